@@ -5,6 +5,8 @@ pub mod space;
 #[cfg(feature = "exec")]
 pub mod kernel;
 #[cfg(feature = "exec")]
+pub mod program;
+#[cfg(feature = "exec")]
 pub mod tensor;
 #[cfg(feature = "exec")]
 pub mod value;
