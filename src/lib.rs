@@ -3,6 +3,8 @@
 pub mod space;
 
 #[cfg(feature = "exec")]
+pub mod delegate;
+#[cfg(feature = "exec")]
 pub mod kernel;
 #[cfg(feature = "exec")]
 pub mod program;
