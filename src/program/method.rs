@@ -50,6 +50,8 @@ pub enum Storage {
     },
     /// Wherever the caller says: an unplanned input or output.
     Supplied,
+    /// In a data file that was not given. [`super::Program::method`] never gives a method that has one.
+    Missing,
 }
 
 /// A tensor of a method.
@@ -170,6 +172,8 @@ pub struct MethodPlan {
     pub delegates: Vec<DelegateSpec>,
     /// Planned buffers by memory id; entry 0 is reserved and empty.
     pub buffers: Vec<PlannedBuffer>,
+    /// Tensors whose data file was not given.
+    pub(super) missing: Vec<u32>,
     pub(super) sizes: Vec<usize>,
     pub(super) orders: Vec<u8>,
 }
