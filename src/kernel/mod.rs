@@ -13,7 +13,10 @@
 mod call;
 mod error;
 mod schema;
+mod prim;
 mod scratch;
+mod view;
+mod walk;
 
 pub use call::{INT_LIST_MAX, IntItems, KernelCall, Scalar};
 pub use error::KernelError;
@@ -48,7 +51,10 @@ impl Kernel {
 }
 
 /// The tables of the families.
-const FAMILIES: &[&[Kernel]] = &[];
+const FAMILIES: &[&[Kernel]] = &[
+    prim::KERNELS,
+    view::KERNELS,
+];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()
