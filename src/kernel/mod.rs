@@ -12,6 +12,8 @@
 
 mod call;
 mod error;
+mod matmul;
+mod numeric;
 mod schema;
 mod scratch;
 
@@ -39,7 +41,7 @@ pub struct Kernel {
 }
 
 /// The tables of the families.
-const FAMILIES: &[&[Kernel]] = &[];
+const FAMILIES: &[&[Kernel]] = &[matmul::KERNELS];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()
