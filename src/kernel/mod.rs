@@ -12,6 +12,8 @@
 
 mod call;
 mod error;
+mod matmul;
+mod numeric;
 mod schema;
 mod prim;
 mod scratch;
@@ -52,6 +54,7 @@ impl Kernel {
 
 /// The tables of the families.
 const FAMILIES: &[&[Kernel]] = &[
+    matmul::KERNELS,
     prim::KERNELS,
     view::KERNELS,
 ];

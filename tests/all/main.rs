@@ -5,3 +5,5 @@ mod support;
 
 #[cfg(feature = "exec")]
 mod kernel_elementwise;
+#[cfg(feature = "exec")]
+mod kernel_matmul;
