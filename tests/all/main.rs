@@ -7,3 +7,5 @@ mod support;
 mod kernel_elementwise;
 #[cfg(feature = "exec")]
 mod kernel_matmul;
+#[cfg(feature = "exec")]
+mod method_runs;
