@@ -8,6 +8,8 @@
 //!
 //! Deliberately absent: wording. A Rust error prints its own sentence; here it only finds its class.
 
+use arenite::exec::{ErrorKind, ExecError, LoadError};
+use arenite::program::ProgramError;
 use pyo3::exceptions::{
     PyBaseException, PyFileNotFoundError, PyKeyError, PyMemoryError, PyOSError, PyRuntimeError, PyValueError,
 };
@@ -231,4 +233,82 @@ pub(crate) fn io(py: Python<'_>, path: &std::path::Path, source: &std::io::Error
 fn describe(source: &std::io::Error) -> String {
     let text = source.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+impl Class {
+    const fn of(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::ProgramFormat => Self::ProgramFormatError,
+            ErrorKind::UnsupportedProgram => Self::UnsupportedProgram,
+            ErrorKind::MissingOperators => Self::MissingOperators,
+            ErrorKind::UnsupportedDelegate => Self::UnsupportedDelegate,
+            ErrorKind::Plan => Self::PlanError,
+            ErrorKind::MemorySpace => Self::MemorySpaceError,
+            ErrorKind::ArenaMemory => Self::ArenaMemoryError,
+            ErrorKind::ExternalData => Self::ExternalDataError,
+            ErrorKind::Input => Self::InputError,
+            ErrorKind::Kernel => Self::KernelError,
+            ErrorKind::MethodNotFound => Self::MethodNotFound,
+            _ => Self::Error,
+        }
+    }
+}
+
+/// A refused program as an exception.
+pub(crate) fn program(py: Python<'_>, error: ProgramError) -> PyErr {
+    load(py, LoadError::from(error))
+}
+
+/// A method that could not be loaded as an exception.
+pub(crate) fn load(py: Python<'_>, error: LoadError) -> PyErr {
+    if let LoadError::Program(ProgramError::Io { path, source }) = &error {
+        return io(py, path, source);
+    }
+    let details = match &error {
+        LoadError::MissingSpace { buffer, needed_bytes, space, .. } => vec![
+            ("arena", buffer.to_string()),
+            ("needed_bytes", needed_bytes.to_string()),
+            ("space", space.to_string()),
+        ],
+        LoadError::Memory { owner, needed_bytes, space, .. } => vec![
+            ("owner", owner.clone()),
+            ("needed_bytes", needed_bytes.to_string()),
+            ("space", space.to_string()),
+        ],
+        LoadError::MissingOperators { names, .. } => vec![("operators", names.join(", "))],
+        LoadError::UnsupportedDelegate { id, .. } | LoadError::Delegate { id, .. } => {
+            vec![("delegate", id.clone())]
+        }
+        LoadError::Program(ProgramError::MethodNotFound { name, present }) => {
+            vec![("name", name.to_string()), ("present", present.join(", "))]
+        }
+        _ => Vec::new(),
+    };
+    let method = match &error {
+        LoadError::Program(error) => error.method(),
+        other => other.method(),
+    };
+    let facts = Facts { code: error.code().number(), method, details };
+    new(py, Class::of(error.kind()), &error.to_string(), facts)
+}
+
+/// A run that failed as an exception.
+pub(crate) fn exec(py: Python<'_>, error: &ExecError) -> PyErr {
+    let details = match error {
+        ExecError::InputCount { expected, got, .. } => {
+            vec![("expected", expected.to_string()), ("got", got.to_string())]
+        }
+        ExecError::Input { index, problem, .. } => {
+            vec![("input", index.to_string()), ("problem", problem.to_string())]
+        }
+        ExecError::Kernel { instruction, operator, state_written, .. } => vec![
+            ("instruction", instruction.to_string()),
+            ("operator", operator.clone()),
+            ("state_written", state_written.to_string()),
+        ],
+        ExecError::State { name, .. } | ExecError::NoSuchState { name, .. } => vec![("state", name.clone())],
+        _ => Vec::new(),
+    };
+    let facts = Facts { code: error.code().number(), method: error.method(), details };
+    new(py, Class::of(error.kind()), &error.to_string(), facts)
 }

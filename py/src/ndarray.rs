@@ -29,6 +29,20 @@ pub(crate) struct View {
     pub(crate) writable: bool,
 }
 
+impl View {
+    /// Lets `write` fill the elements, which lie row-major and may be written; the caller looked.
+    pub(crate) fn fill<E>(&self, write: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
+        debug_assert!(self.writable && self.row_major, "looked at before");
+        let size_bytes = self.sizes.iter().product::<usize>() * self.dtype.size_bytes();
+        if size_bytes == 0 {
+            return write(&mut []);
+        }
+        // SAFETY: NumPy keeps this many bytes there while the array, which is kept beside its view, lives, and
+        // the interpreter is attached; who else writes them meanwhile races as with any other C extension.
+        write(unsafe { core::slice::from_raw_parts_mut(self.address, size_bytes) })
+    }
+}
+
 /// Why an array cannot be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Refused {
@@ -207,13 +221,30 @@ pub(crate) fn number(py: Python<'_>, dtype: DType) -> Option<c_int> {
     }
 }
 
-/// A new row-major array with these sizes; its elements are not initialised. Also gives its bytes' address.
-pub(crate) fn empty<'py>(
-    py: Python<'py>,
-    number: c_int,
-    sizes: &[usize],
-) -> PyResult<(Bound<'py, PyAny>, *mut u8)> {
-    make(py, number, sizes, core::ptr::null_mut(), 0)
+/// A new row-major array whose elements nobody has seen yet.
+pub(crate) struct Empty<'py> {
+    array: Bound<'py, PyAny>,
+    address: *mut u8,
+}
+
+impl<'py> Empty<'py> {
+    /// An array with these sizes. Its elements are not initialised.
+    pub(crate) fn new(py: Python<'py>, number: c_int, sizes: &[usize]) -> PyResult<Self> {
+        let (array, address) = make(py, number, sizes, core::ptr::null_mut(), 0)?;
+        Ok(Self { array, address })
+    }
+
+    /// The array, once `write` filled its `size_bytes` bytes.
+    pub(crate) fn fill<E>(
+        self,
+        size_bytes: usize,
+        write: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Bound<'py, PyAny>, E> {
+        // SAFETY: NumPy made the array with this many bytes, it is referenced from nowhere else, and bytes
+        // are only written: `u8` has no invalid values, and a failed `write` drops the array unseen.
+        write(unsafe { core::slice::from_raw_parts_mut(self.address, size_bytes) })?;
+        Ok(self.array)
+    }
 }
 
 /// An array over bytes that `owner` keeps: row-major, writable.

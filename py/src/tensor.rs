@@ -64,8 +64,10 @@ impl Tensor {
     fn memory(&self, py: Python<'_>) -> PyResult<Memory> {
         match &self.bytes {
             Bytes::Owned(memory) => Ok(memory.clone()),
-            Bytes::State { method, name } => method.get().copy_state(py, name),
-            Bytes::Output { method, index, run } => method.get().copy_output(py, *index, *run),
+            Bytes::State { method, name } => method.get().copy_state(py, name, self.nbytes()),
+            Bytes::Output { method, index, run } => {
+                method.get().copy_output(py, (*index, *run), self.nbytes())
+            },
         }
     }
 
