@@ -5,8 +5,8 @@
 //! what to do. [`ErrorKind`] is for those who match, [`ErrorCode`] for those who know ExecuTorch's numbers.
 
 use crate::kernel::KernelError;
-use crate::program::{ErrorCode, ProgramError, ProgramErrorKind};
-use crate::space::SpaceId;
+use crate::program::{ErrorCode, MethodPlan, ProgramError, ProgramErrorKind};
+use crate::space::{QueueError, SpaceId};
 use crate::tensor::DType;
 use crate::tensor::shape::display_sizes;
 use core::fmt;
@@ -101,6 +101,20 @@ impl fmt::Display for At {
 }
 
 impl LoadError {
+    /// Memory that was refused: the space, the bytes asked for, and what the space said.
+    pub(super) fn refused(
+        plan: &MethodPlan,
+        owner: &str,
+        (space, needed_bytes, reason): (SpaceId, usize, String),
+    ) -> Self {
+        Self::Memory { method: plan.name.to_string(), owner: owner.into(), needed_bytes, space, reason }
+    }
+
+    /// Device work that failed while loading.
+    pub(super) fn queue(plan: &MethodPlan, owner: &str, error: &QueueError) -> Self {
+        Self::refused(plan, owner, (error.space, 0, error.to_string()))
+    }
+
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
         match self {

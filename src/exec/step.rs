@@ -9,6 +9,10 @@ use crate::value::{Span, ValueId};
 pub(super) enum Step {
     /// Calls a kernel.
     Kernel { run: KernelFn, args: Span },
+    /// Copies a tensor from the host to a device.
+    Upload { args: Span },
+    /// Copies a tensor from a device to the host.
+    Download { args: Span },
     /// Runs a delegate.
     Delegate { delegate: u32, args: Span },
     /// Makes `to` what `from` is.
