@@ -9,7 +9,7 @@
 //!
 //! Deliberately absent: checks of inputs, which the executor makes before it touches memory.
 
-use crate::arenas::Arena;
+use crate::arenas::{Arena, Handle};
 use crate::error::{self, Class, Facts};
 use crate::input::{Args, Expectation};
 use crate::memory::Memory;
@@ -20,7 +20,7 @@ use crate::report::MemoryReport;
 use crate::state::State;
 use crate::tensor::Tensor;
 use arenite::SpaceId;
-use arenite::exec::{self, Input, Output};
+use arenite::exec::{self, Input, Loader, Output};
 use arenite::program::{MethodPlan, Program};
 use arenite::tensor::{DType, Dims};
 use arenite::value::Value;
@@ -41,6 +41,8 @@ pub(crate) struct Method {
     index: usize,
     /// Which inputs are tensors.
     tensors: Box<[bool]>,
+    /// Keeps the state that methods share, and the arena set for figures.
+    _keep: (Arc<Loader>, Arc<Handle>),
     /// How many runs began; borrowed outputs remember theirs.
     runs: AtomicU64,
 }
@@ -78,7 +80,7 @@ enum Wanted<'a, 'py> {
 
 impl Method {
     /// Wraps a loaded method.
-    pub(crate) fn new(method: exec::Method) -> Self {
+    pub(crate) fn new(method: exec::Method, loader: Arc<Loader>, handle: Arc<Handle>) -> Self {
         let (program, plan) = (method.program(), method.plan());
         let index = program.methods().iter().position(|known| core::ptr::eq(known, plan)).unwrap_or(0);
         let tensors = plan.inputs.iter().map(|&id| matches!(plan.value(id), Value::Tensor(_))).collect();
@@ -86,6 +88,7 @@ impl Method {
             program: Arc::clone(program),
             index,
             tensors,
+            _keep: (loader, handle),
             inner: Mutex::new(method),
             runs: AtomicU64::new(0),
         }
