@@ -143,6 +143,7 @@ pub(crate) fn device_pair(space: SpaceId) -> (i32, i32) {
 /// A tensor of another framework, owned until dropped.
 #[derive(Debug)]
 pub(crate) struct Foreign {
+    #[expect(dead_code, reason = "kept for its drop, which tells the producer")]
     owner: Owner,
     /// The first element.
     pub(crate) address: *const u8,
@@ -214,13 +215,6 @@ pub(crate) fn take(object: &Bound<'_, PyAny>) -> PyResult<Foreign> {
         .map_err(|_| PyBufferError::new_err("the DLPack offset does not fit into memory"))?;
     let address = tensor.data.cast::<u8>().wrapping_add(offset).cast_const();
     Ok(Foreign { owner, address, dtype, sizes, strides_bytes, space })
-}
-
-impl Foreign {
-    /// Whether the producer calls this memory versioned (used by tests through `repr`).
-    pub(crate) fn is_versioned(&self) -> bool {
-        matches!(self.owner, Owner::Versioned(_))
-    }
 }
 
 /// Takes what a capsule holds, and marks the capsule used.

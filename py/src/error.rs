@@ -151,10 +151,10 @@ fn make(py: Python<'_>) -> PyResult<Vec<Py<PyType>>> {
             namespace.set_item("method", py.None())?;
             namespace.set_item("details", PyDict::new(py))?;
         }
-        let name_text = name.to_str()?;
+        let name_text = name.to_str().unwrap_or_default();
         namespace.set_item("kind", name_text.trim_start_matches("arenite."))?;
         namespace.set_item("__module__", "arenite")?;
-        namespace.set_item("__doc__", doc.to_str()?)?;
+        namespace.set_item("__doc__", doc.to_str().unwrap_or_default())?;
         let arguments = (name_text.trim_start_matches("arenite."), PyTuple::new(py, bases)?, namespace);
         made.push(py.get_type::<PyType>().call1(arguments)?.cast_into::<PyType>()?.unbind());
     }
@@ -309,6 +309,6 @@ pub(crate) fn exec(py: Python<'_>, error: &ExecError) -> PyErr {
         ExecError::State { name, .. } | ExecError::NoSuchState { name, .. } => vec![("state", name.clone())],
         _ => Vec::new(),
     };
-    let facts = Facts { code: error.code().number(), method: error.method(), details };
+    let facts = Facts { code: error.code().number(), method: Some(error.method()), details };
     new(py, Class::of(error.kind()), &error.to_string(), facts)
 }

@@ -32,7 +32,7 @@ pub(crate) enum Arg<'py> {
     /// `str`.
     Text(Bound<'py, PyString>),
     /// An array of NumPy, or a tensor of ours.
-    Array(View, Bound<'py, PyAny>),
+    Array(View, #[expect(dead_code, reason = "keeps the elements in place")] Bound<'py, PyAny>),
     /// A tensor of another framework.
     Foreign(Foreign),
 }

@@ -15,7 +15,7 @@ struct Line([u8; ALIGN]);
 /// Some bytes on the host. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Memory {
-    /// Keeps the bytes; they are only ever reached through `address`.
+    #[expect(dead_code, reason = "keeps the bytes, which are only ever reached through `address`")]
     lines: Arc<Vec<Line>>,
     address: *mut u8,
     len: usize,
@@ -40,11 +40,6 @@ impl Memory {
     /// The first byte; good as long as a clone of this lives.
     pub(crate) fn address(&self) -> *mut u8 {
         self.address
-    }
-
-    /// How many bytes.
-    pub(crate) fn len(&self) -> usize {
-        self.len
     }
 
     /// Other bytes with the same values.

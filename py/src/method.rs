@@ -21,7 +21,7 @@ use crate::state::State;
 use crate::tensor::Tensor;
 use arenite::SpaceId;
 use arenite::exec::{self, Input, Loader, Output};
-use arenite::program::{MethodPlan, Program};
+use arenite::program::{MethodPlan, Program, Storage};
 use arenite::tensor::{DType, Dims};
 use arenite::value::Value;
 use parking_lot::Mutex;
@@ -42,7 +42,7 @@ pub(crate) struct Method {
     /// Which inputs are tensors.
     tensors: Box<[bool]>,
     /// Keeps the state that methods share, and the arena set for figures.
-    _keep: (Arc<Loader>, Arc<Handle>),
+    keep: (Arc<Loader>, Arc<Handle>),
     /// How many runs began; borrowed outputs remember theirs.
     runs: AtomicU64,
 }
@@ -88,7 +88,7 @@ impl Method {
             program: Arc::clone(program),
             index,
             tensors,
-            _keep: (loader, handle),
+            keep: (loader, handle),
             inner: Mutex::new(method),
             runs: AtomicU64::new(0),
         }
@@ -96,6 +96,12 @@ impl Method {
 
     fn plan(&self) -> &MethodPlan {
         &self.program.methods()[self.index]
+    }
+
+    fn report(&self, py: Python<'_>) -> PyResult<exec::MemoryReport> {
+        let options = &self.keep.1.options;
+        exec::MemoryReport::of_plan(&self.program, &self.plan().name, options)
+            .map_err(|failure| error::load(py, failure))
     }
 
     /// Runs `action` on the method, alone and without the interpreter lock being waited for.
@@ -185,29 +191,32 @@ impl Method {
             let mut outputs = done.take().map_err(|failure| error::exec(py, &failure))?;
             let made = |index| match wanted {
                 Wanted::Owned { torch } => output::collect(py, &mut outputs, index, *torch),
-                Wanted::Borrowed(own) => Ok(borrow(own, &mut outputs, (index, run))),
+                Wanted::Borrowed(own) => self.borrow(own, &mut outputs, (index, run)),
                 Wanted::Into(targets) => targets.fill(py, &mut outputs, index),
             };
             (0..self.plan().outputs.len()).map(made).collect::<PyResult<Vec<Made<'py>>>>()
         })??;
         made.into_iter().map(|made| output::finish(py, made)).collect()
     }
-}
 
-/// A view of an output; scalars as they are.
-fn borrow<'py>(
-    own: &Bound<'py, Method>,
-    outputs: &mut exec::Outputs<'_>,
-    (index, run): (usize, u64),
-) -> Made<'py> {
-    match outputs.get(index) {
-        Output::Tensor(tensor) => {
-            let sizes = Dims::new(tensor.sizes()).unwrap_or_else(Dims::empty);
-            let method = own.clone().unbind();
-            Made::Own(Tensor::borrowed(method, (index, run), tensor.dtype(), sizes, tensor.space()))
+    /// A view of an output. Scalars come as they are, and what has no place in an arena is copied: it may lie
+    /// in memory that the caller lent for this run.
+    fn borrow<'py>(
+        &self,
+        own: &Bound<'py, Self>,
+        outputs: &mut exec::Outputs<'_>,
+        (index, run): (usize, u64),
+    ) -> PyResult<Made<'py>> {
+        let plan = self.plan();
+        let spec = plan.outputs.get(index).and_then(|&id| plan.tensor(id));
+        match outputs.get(index) {
+            Output::Tensor(tensor) if spec.is_some_and(|spec| spec.storage != Storage::Supplied) => {
+                let sizes = Dims::new(tensor.sizes()).unwrap_or_else(Dims::empty);
+                let method = own.clone().unbind();
+                Ok(Made::Own(Tensor::borrowed(method, (index, run), tensor.dtype(), sizes, tensor.space())))
+            }
+            _ => output::collect(own.py(), outputs, index, false),
         }
-        _ => output::collect(own.py(), outputs, index, false)
-            .unwrap_or_else(|_| Made::Object(own.py().None().into_bound(own.py()))),
     }
 }
 
@@ -325,15 +334,14 @@ impl Method {
     }
 
     /// Where this method's bytes are.
-    fn memory_report(&self, py: Python<'_>) -> MemoryReport {
-        self.locked(py, |method| MemoryReport::new(method.memory_report()))
+    fn memory_report(&self, py: Python<'_>) -> PyResult<MemoryReport> {
+        self.report(py).map(MemoryReport::new)
     }
 
     /// The arenas that the plan asks for, by memory id.
     #[getter]
     fn arenas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let report = self.locked(py, |method| method.memory_report());
-        PyTuple::new(py, report.arenas.iter().map(Arena::of_row))
+        PyTuple::new(py, self.report(py)?.arenas.iter().map(Arena::of_row))
     }
 
     fn __repr__(&self) -> String {

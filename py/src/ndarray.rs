@@ -7,6 +7,7 @@ use arenite::tensor::{DType, Dims, RANK_MAX};
 use numpy::npyffi::{self, PY_ARRAY_API};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
+use pyo3::PyTypeInfo;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use std::ffi::{c_int, c_long};
@@ -280,8 +281,7 @@ fn make<'py>(
         *dim = size.cast_signed();
     }
     let rank = c_int::try_from(sizes.len().min(RANK_MAX)).unwrap_or(0);
-    // SAFETY: asking for the array class has no precondition besides the attached interpreter.
-    let class = unsafe { PY_ARRAY_API.get_type_object(py, npyffi::NpyTypes::PyArray_Type) };
+    let class = PyUntypedArray::type_object_raw(py);
     let none = core::ptr::null_mut();
     // SAFETY: `dims` holds `rank` sizes; with `data` null NumPy allocates, else the caller of `over` vouches.
     let array = unsafe {

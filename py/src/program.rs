@@ -11,10 +11,9 @@ use crate::report::MemoryReport;
 use arenite::exec::{self, Loader};
 use arenite::program::{MethodPlan, Program as File, ProgramOptions};
 use parking_lot::Mutex;
-use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PySet, PyString, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PySet, PyString, PyWeakrefMethods, PyWeakrefReference};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -98,10 +97,11 @@ fn source<'py>(data: &Bound<'py, PyAny>, argument: &str) -> PyResult<Source<'py>
         let text = || PyTypeError::new_err(format!("{argument}: the file gives text; open it with mode 'rb'"));
         return bytes.cast_into::<PyBytes>().map(Source::Bytes).map_err(|_| text());
     }
-    match PyBuffer::<u8>::get(data) {
-        Ok(buffer) => Ok(Source::Bytes(PyBytes::new(py, &buffer.to_vec(py)?))),
-        Err(_) => Err(wrong_type(data, argument)),
+    if data.is_instance_of::<PyByteArray>() || data.is_instance_of::<PyMemoryView>() {
+        let copy = py.get_type::<PyBytes>().call1((data,))?;
+        return Ok(Source::Bytes(copy.cast_into::<PyBytes>()?));
     }
+    Err(wrong_type(data, argument))
 }
 
 fn wrong_type(data: &Bound<'_, PyAny>, argument: &str) -> PyErr {
