@@ -1,6 +1,9 @@
-//! Every integration test, in one binary.
+//! The tests of Arenite, one module per behaviour, through the public API.
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
 
+mod arena_blocks;
+mod arena_set;
+mod space_contract;
 mod support;
 
 #[cfg(feature = "exec")]
