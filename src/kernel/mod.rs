@@ -11,6 +11,7 @@
 //! takes more from its user. Deliberately absent: memory. Kernels get tensors that are already placed.
 
 mod call;
+mod elementwise;
 mod error;
 mod schema;
 mod scratch;
@@ -39,7 +40,17 @@ pub struct Kernel {
 }
 
 /// The tables of the families.
-const FAMILIES: &[&[Kernel]] = &[];
+const FAMILIES: &[&[Kernel]] = &[
+    elementwise::ACTIVATION,
+    elementwise::BINARY,
+    elementwise::BITWISE,
+    elementwise::CAST,
+    elementwise::COMPARE,
+    elementwise::CREATE,
+    elementwise::RANDOM,
+    elementwise::SELECT,
+    elementwise::UNARY,
+];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()
