@@ -5,3 +5,7 @@ mod support;
 
 #[cfg(feature = "exec")]
 mod kernel_elementwise;
+#[cfg(feature = "exec")]
+mod kernel_matmul;
+#[cfg(feature = "exec")]
+mod method_runs;
