@@ -11,6 +11,7 @@
 //! takes more from its user. Deliberately absent: memory. Kernels get tensors that are already placed.
 
 mod call;
+mod elementwise;
 mod error;
 mod matmul;
 mod numeric;
@@ -55,6 +56,15 @@ impl Kernel {
 
 /// The tables of the families.
 const FAMILIES: &[&[Kernel]] = &[
+    elementwise::ACTIVATION,
+    elementwise::BINARY,
+    elementwise::BITWISE,
+    elementwise::CAST,
+    elementwise::COMPARE,
+    elementwise::CREATE,
+    elementwise::RANDOM,
+    elementwise::SELECT,
+    elementwise::UNARY,
     matmul::KERNELS,
     prim::KERNELS,
     view::KERNELS,
