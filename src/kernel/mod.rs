@@ -11,6 +11,7 @@
 //! takes more from its user. Deliberately absent: memory. Kernels get tensors that are already placed.
 
 mod call;
+mod conv;
 mod error;
 mod matmul;
 mod numeric;
@@ -41,7 +42,7 @@ pub struct Kernel {
 }
 
 /// The tables of the families.
-const FAMILIES: &[&[Kernel]] = &[matmul::KERNELS];
+const FAMILIES: &[&[Kernel]] = &[conv::KERNELS, matmul::KERNELS];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()

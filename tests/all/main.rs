@@ -4,4 +4,6 @@
 mod support;
 
 #[cfg(feature = "exec")]
+mod kernel_conv;
+#[cfg(feature = "exec")]
 mod kernel_matmul;
