@@ -19,8 +19,9 @@ use core::cell::Cell;
 
 /// Sums computed side by side.
 const LANES: usize = 16;
-/// The most elements of a padded plane; larger ones take another way.
+/// The most elements of a padded plane, and the most taps; larger ones take another way.
 const PLANE_LEN_MAX: usize = 1 << 20;
+const TAPS_MAX: usize = 64;
 
 /// The padded plane: rows, and columns of one phase.
 fn padded(shape: &Geometry) -> (usize, usize) {
@@ -29,10 +30,11 @@ fn padded(shape: &Geometry) -> (usize, usize) {
     (rows, shape.out[3].next_multiple_of(LANES) + reach)
 }
 
-/// Whether a padded plane stays small.
+/// Whether a padded plane and its taps stay small.
 pub(super) fn suits(shape: &Geometry) -> bool {
     let (rows, phase) = padded(shape);
-    rows.saturating_mul(phase).saturating_mul(shape.cols.stride) <= PLANE_LEN_MAX
+    shape.rows.taps.saturating_mul(shape.cols.taps) <= TAPS_MAX
+        && rows.saturating_mul(phase).saturating_mul(shape.cols.stride) <= PLANE_LEN_MAX
 }
 
 pub(super) fn planes<T: Gemm>(
@@ -108,28 +110,42 @@ fn pad<T: Gemm>(from: &[ReadCell<T>], shape: &Geometry, plane: &mut [T], phase: 
 fn plane_of<T: Gemm>(plane: &[T], phase: usize, taps: &[T], bias: T, shape: &Geometry, to: &[Cell<T>]) {
     let (rows, cols) = (shape.rows, shape.cols);
     let row_len = phase * cols.stride;
+    let width = shape.out[3].next_multiple_of(LANES);
+    // Where each tap begins: its row, its phase, and its column there.
+    let mut shifts = [0; TAPS_MAX];
+    for (at, shift) in shifts[..taps.len()].iter_mut().enumerate() {
+        let reach = at % cols.taps * cols.dilation;
+        *shift = at / cols.taps * rows.dilation * row_len + reach % cols.stride * phase + reach / cols.stride;
+    }
+    let mut lines: [&[T]; TAPS_MAX] = [&[]; TAPS_MAX];
     for y in 0..shape.out[2] {
-        for x in (0..shape.out[3]).step_by(LANES) {
-            let mut sums = [bias; LANES];
-            for i in 0..rows.taps {
-                let line = &plane[(y * rows.stride + i * rows.dilation) * row_len..][..row_len];
-                for j in 0..cols.taps {
-                    let shift = j * cols.dilation;
-                    let first = shift % cols.stride * phase + shift / cols.stride + x;
-                    let tap = taps[i * cols.taps + j];
-                    for (sum, &value) in sums.iter_mut().zip(&line[first..][..LANES]) {
-                        *sum = *sum + value * tap;
-                    }
-                }
+        for (line, shift) in lines.iter_mut().zip(&shifts[..taps.len()]) {
+            *line = &plane[y * rows.stride * row_len + shift..][..width];
+        }
+        let to = &to[y * shape.out_steps[2]..];
+        match (lines.first_chunk::<9>(), <&[T; 9]>::try_from(taps)) {
+            (Some(lines), Ok(taps)) => row_of(lines, taps, bias, shape, to),
+            _ => row_of(&lines[..taps.len()], taps, bias, shape, to),
+        }
+    }
+}
+
+/// One output row from the input row of each tap.
+#[inline(always)]
+fn row_of<T: Gemm>(lines: &[&[T]], taps: &[T], bias: T, shape: &Geometry, to: &[Cell<T>]) {
+    let (width, step) = (shape.out[3], shape.out_steps[3]);
+    for x in (0..width).step_by(LANES) {
+        let mut sums = [bias; LANES];
+        for (line, &tap) in lines.iter().zip(taps) {
+            for (sum, &value) in sums.iter_mut().zip(&line[x..x + LANES]) {
+                *sum = *sum + value * tap;
             }
-            let first = y * shape.out_steps[2] + x * shape.out_steps[3];
-            let count = LANES.min(shape.out[3] - x);
-            if shape.out_steps[3] == 1 && count == LANES {
-                to[first..][..LANES].iter().zip(sums).for_each(|(slot, sum)| slot.set(sum));
-            } else {
-                let slots = to[first..].iter().step_by(shape.out_steps[3]);
-                slots.zip(&sums[..count]).for_each(|(slot, sum)| slot.set(*sum));
-            }
+        }
+        if step == 1 && x + LANES <= width {
+            to[x..x + LANES].iter().zip(sums).for_each(|(slot, sum)| slot.set(sum));
+        } else {
+            let slots = to[x * step..].iter().step_by(step);
+            slots.zip(&sums[..LANES.min(width - x)]).for_each(|(slot, sum)| slot.set(*sum));
         }
     }
 }
