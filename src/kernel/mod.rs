@@ -12,6 +12,7 @@
 
 mod call;
 mod elementwise;
+mod conv;
 mod error;
 mod matmul;
 mod numeric;
@@ -69,6 +70,7 @@ const FAMILIES: &[&[Kernel]] = &[
     prim::KERNELS,
     view::KERNELS,
 ];
+const FAMILIES: &[&[Kernel]] = &[conv::KERNELS, matmul::KERNELS];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()

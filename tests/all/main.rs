@@ -8,6 +8,7 @@ mod support;
 
 #[cfg(feature = "exec")]
 mod kernel_elementwise;
+mod kernel_conv;
 #[cfg(feature = "exec")]
 mod kernel_matmul;
 #[cfg(feature = "exec")]
