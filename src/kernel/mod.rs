@@ -12,8 +12,13 @@
 
 mod call;
 mod error;
-mod schema;
+mod indexing;
+mod number;
+mod pad;
 mod prim;
+mod rearrange;
+mod resample;
+mod schema;
 mod scratch;
 mod view;
 mod walk;
@@ -42,10 +47,8 @@ pub struct Kernel {
 }
 
 /// The tables of the families.
-const FAMILIES: &[&[Kernel]] = &[
-    prim::KERNELS,
-    view::KERNELS,
-];
+const FAMILIES: &[&[Kernel]] =
+    &[prim::KERNELS, view::KERNELS, rearrange::KERNELS, indexing::KERNELS, pad::KERNELS, resample::KERNELS];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()

@@ -1,0 +1,5 @@
+//! What several test modules share.
+#![allow(dead_code, reason = "each feature set uses a part")]
+
+#[cfg(feature = "exec")]
+pub mod kernel;
