@@ -15,6 +15,9 @@ mod error;
 mod indexing;
 mod number;
 mod pad;
+mod matmul;
+mod numeric;
+mod schema;
 mod prim;
 mod rearrange;
 mod resample;
@@ -26,6 +29,7 @@ mod walk;
 pub use call::{INT_LIST_MAX, IntItems, KernelCall, Scalar};
 pub use error::KernelError;
 pub(crate) use error::fail;
+pub(crate) use matmul::warm_up;
 pub use schema::Arg;
 pub use scratch::{Scratch, ScratchSource};
 
@@ -46,9 +50,23 @@ pub struct Kernel {
     pub run: KernelFn,
 }
 
+impl Kernel {
+    /// Whether a call in a file may have this many arguments: those of [`Kernel::args`] and, unless the kernel
+    /// writes a plain value, one return slot that repeats its outputs.
+    pub fn accepts_count(&self, count: usize) -> bool {
+        let primitive = self.name.starts_with("executorch_prim::") || self.args.contains(&Arg::Result);
+        count == self.args.len() + 1 && !self.args.contains(&Arg::Result) || primitive && count == self.args.len()
+    }
+}
+
 /// The tables of the families.
 const FAMILIES: &[&[Kernel]] =
     &[prim::KERNELS, view::KERNELS, rearrange::KERNELS, indexing::KERNELS, pad::KERNELS, resample::KERNELS];
+const FAMILIES: &[&[Kernel]] = &[
+    matmul::KERNELS,
+    prim::KERNELS,
+    view::KERNELS,
+];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()

@@ -3,3 +3,5 @@
 
 #[cfg(feature = "exec")]
 pub mod kernel;
+#[cfg(feature = "exec")]
+pub mod npz;
