@@ -13,11 +13,10 @@
 mod call;
 mod error;
 mod indexing;
-mod number;
-mod pad;
 mod matmul;
+mod number;
 mod numeric;
-mod schema;
+mod pad;
 mod prim;
 mod rearrange;
 mod resample;
@@ -60,12 +59,15 @@ impl Kernel {
 }
 
 /// The tables of the families.
-const FAMILIES: &[&[Kernel]] =
-    &[prim::KERNELS, view::KERNELS, rearrange::KERNELS, indexing::KERNELS, pad::KERNELS, resample::KERNELS];
+#[rustfmt::skip]
 const FAMILIES: &[&[Kernel]] = &[
     matmul::KERNELS,
     prim::KERNELS,
     view::KERNELS,
+    rearrange::KERNELS,
+    indexing::KERNELS,
+    pad::KERNELS,
+    resample::KERNELS,
 ];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
