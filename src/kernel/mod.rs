@@ -14,10 +14,15 @@ mod call;
 mod elementwise;
 mod conv;
 mod error;
+mod indexing;
 mod matmul;
+mod number;
 mod numeric;
-mod schema;
+mod pad;
 mod prim;
+mod rearrange;
+mod resample;
+mod schema;
 mod scratch;
 mod view;
 mod walk;
@@ -56,6 +61,7 @@ impl Kernel {
 }
 
 /// The tables of the families.
+#[rustfmt::skip]
 const FAMILIES: &[&[Kernel]] = &[
     elementwise::ACTIVATION,
     elementwise::BINARY,
@@ -69,6 +75,10 @@ const FAMILIES: &[&[Kernel]] = &[
     matmul::KERNELS,
     prim::KERNELS,
     view::KERNELS,
+    rearrange::KERNELS,
+    indexing::KERNELS,
+    pad::KERNELS,
+    resample::KERNELS,
 ];
 const FAMILIES: &[&[Kernel]] = &[conv::KERNELS, matmul::KERNELS];
 
