@@ -10,6 +10,7 @@
 //! and [`NativeCode`] says what may run. Deliberately absent: planned memory. The executor binds it and says,
 //! per call, which tensors are the inputs and outputs.
 
+mod aoti;
 mod call;
 mod error;
 mod registry;
