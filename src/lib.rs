@@ -7,6 +7,8 @@ pub mod delegate;
 #[cfg(feature = "exec")]
 pub mod kernel;
 #[cfg(feature = "exec")]
+pub mod program;
+#[cfg(feature = "exec")]
 pub mod tensor;
 #[cfg(feature = "exec")]
 pub mod value;
