@@ -1,4 +1,3 @@
-#![forbid(unsafe_code)]
 //! Delegates: back ends that run the parts of a program that were lowered to them at export.
 //!
 //! ```text

@@ -1,4 +1,3 @@
-#![forbid(unsafe_code)]
 //! Delegates whose payload is code compiled by PyTorch's AOTInductor: a shared object inside the program.
 //!
 //! ```text
@@ -9,4 +8,7 @@
 
 mod elf;
 mod fatbin;
+mod handle;
 mod payload;
+mod run;
+mod shims;
