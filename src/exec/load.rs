@@ -113,7 +113,6 @@ impl Loader {
         let plan = program.method(name)?;
         let index = program.methods().iter().position(|method| core::ptr::eq(method, plan)).unwrap_or(0);
         let fitting = Fitting { program, plan, options: &self.options };
-        program.require_data(index)?;
         let spaces = fitting.resolve_spaces()?;
         let kernels = fitting.find_kernels()?;
         fitting.check_delegates()?;
@@ -144,7 +143,7 @@ impl Loader {
     /// The block of shared state, made when a method first wants it; `None` where `plan` shares nothing.
     fn shared_state(&self, plan: &MethodPlan, index: usize) -> Result<Option<Arc<SharedState>>, LoadError> {
         let wants = |shared: &crate::program::SharedState| {
-            shared.members.iter().any(|&(method, _)| method == index)
+            shared.members.iter().any(|member| member.method as usize == index)
         };
         if self.options.share == Share::Nothing || !self.program.shared_state().iter().any(wants) {
             return Ok(None);
@@ -372,7 +371,7 @@ impl Fitting<'_> {
                 named: &ProgramData(self.program),
                 args_len: call.map_or(0, |args| args.len as usize),
                 space,
-                limit_bytes: self.options.arenas.limit(space),
+                limit_bytes: limit_of(&self.options.arenas, space),
                 sharing: if sharing == 0 { core::ptr::from_ref(self).addr() } else { sharing },
                 native_code: self.options.delegates.native_code(),
             };
@@ -393,7 +392,7 @@ impl Fitting<'_> {
             .find_map(|&id| match self.plan.tensor(id)?.storage {
                 Storage::Planned { buffer, .. } => Some(spaces[buffer as usize]),
                 Storage::Supplied => self.options.arenas.resolve(self.plan.tensor(id)?.space).ok(),
-                Storage::Constant(_) => None,
+                Storage::Constant(_) | Storage::Missing => None,
             })
             .unwrap_or(SpaceId::HOST)
     }
@@ -408,8 +407,16 @@ impl NamedData for ProgramData<'_> {
     }
 
     fn sources(&self) -> String {
-        self.0.sources()
+        let mut sources = vec![self.0.label()];
+        sources.extend(self.0.named_data().map(|blob| blob.file));
+        sources.dedup();
+        sources.join(", ")
     }
+}
+
+/// The limit of a space in an arena set.
+fn limit_of(arenas: &ArenaSet, space: SpaceId) -> Option<usize> {
+    arenas.report().spaces.iter().find(|report| report.id == space)?.limit_bytes
 }
 
 /// Whether an operator copies between spaces; the executor does it itself.

@@ -104,14 +104,14 @@ impl Temp {
     /// Takes back what the last instruction took.
     #[inline]
     pub(super) fn reset(&mut self) {
-        if self.arena.live_bytes() != 0 {
+        if self.arena.stats().live_bytes != 0 {
             self.arena.reset();
         }
     }
 
     /// The most bytes an instruction ever took.
     pub(super) fn peak_bytes(&self) -> usize {
-        self.arena.peak_bytes()
+        self.arena.stats().peak_bytes
     }
 }
 

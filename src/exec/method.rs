@@ -16,7 +16,6 @@ use super::memory::{Tables, Temp};
 use super::planned::Planned;
 use super::state::Roles;
 use super::step::Step;
-use super::transfer::{copy_in, copy_out};
 use crate::delegate::{DelegateCall, LoadedDelegate};
 use crate::kernel::{KernelCall, KernelError, Scratch};
 use crate::program::{Instruction, MethodPlan, Program, Storage};
@@ -254,7 +253,7 @@ impl Method {
                 Step::Delegate { delegate, args } => {
                     let args = args.of(&plan.lists.ids);
                     let space = device::space_of(values, tensors, args);
-                    let queue = self.planned.holdings.queue(space);
+                    let queue = self.planned.holdings.queue(space).map(|queue| queue as _);
                     let mut call = DelegateCall::new(values, tensors, args, queue);
                     self.delegates[delegate as usize].execute(&mut call).map_err(|error| ExecError::Delegate {
                         method: plan.name.to_string(),

@@ -15,7 +15,7 @@ use super::load::LoadOptions;
 use super::memory::Tables;
 use super::state::Roles;
 use crate::arena::{ArenaSet, PooledArena};
-use crate::program::{DataRef, MethodPlan, Program, Storage};
+use crate::program::{DataRef, MethodPlan, Program, StateMember, Storage};
 use crate::space::{AllocError, Piece, Queue, QueueError, SpaceId};
 use crate::tensor::Tensor;
 use core::alloc::Layout;
@@ -82,13 +82,14 @@ impl Holdings {
             for (index, want) in mine() {
                 let layout = Layout::from_size_align(want.size_bytes, align)
                     .map_err(|_| (space, want.size_bytes, "more than can be addressed".to_string()))?;
-                let block = arena.allocate(layout).map_err(refused)?;
+                // Host blocks are zero from the start; a queue zeroes the others.
+                let block = if space.is_host() { arena.allocate_zeroed(layout) } else { arena.allocate(layout) };
+                let block = block.map_err(refused)?;
                 blocks[index] = Some(Carved { address: block.address(), size_bytes: want.size_bytes, space });
             }
             holdings.arenas.push((space, arena));
-            if let Some(queue) =
-                arenas.open_queue(space).map_err(|error| (space, total, error.to_string()))?
-            {
+            let queue = arenas.space(space).map_or(Ok(None), |space| space.open_queue());
+            if let Some(queue) = queue.map_err(|error| (space, total, error.to_string()))? {
                 holdings.queues.push(queue);
             }
         }
@@ -108,14 +109,14 @@ impl Holdings {
     /// Makes a block all zero.
     fn zero(&mut self, block: Carved) -> Result<(), QueueError> {
         match self.queue(block.space) {
-            // SAFETY: the block came from the arena of this space, held here, and nothing uses it yet.
+            // SAFETY: the block came from the arena of this space, held here, and nothing uses it now.
             Some(queue) => unsafe { queue.fill(block.address, block.size_bytes, 0) },
-            None if block.space.is_host() => {
-                // SAFETY: an arena's block in a host space is writable, and nothing uses it yet.
+            None => {
+                // SAFETY: an arena's block in a space without a queue is host memory, and writable; nothing
+                // uses it now.
                 unsafe { block.address.write_bytes(0, block.size_bytes) };
                 Ok(())
             }
-            None => Ok(()),
         }
     }
 
@@ -166,7 +167,7 @@ impl SharedState {
         let entries = program.shared_state();
         let mut wants = Vec::with_capacity(entries.len());
         for entry in entries {
-            let first = entry.members.first().and_then(|&(method, _)| program.methods().get(method));
+            let first = entry.members.first().and_then(|member| program.methods().get(member.method as usize));
             let space = first.and_then(|method| method.buffers.get(entry.buffer as usize));
             let space = space.map_or(SpaceId::HOST, |buffer| buffer.space);
             let space = options.arenas.resolve(space).unwrap_or(space);
@@ -186,8 +187,9 @@ impl SharedState {
         for (entry, block) in program.shared_state().iter().zip(&self.blocks) {
             let Some(block) = *block else { continue };
             holdings.zero(block)?;
-            let initial = entry.members.iter().find_map(|&(method, tensor)| {
-                match program.methods().get(method)?.tensors.get(tensor as usize)?.storage {
+            let initial = entry.members.iter().find_map(|member| {
+                let method = program.methods().get(member.method as usize)?;
+                match method.tensors.get(member.tensor as usize)?.storage {
                     Storage::Planned { initial, .. } => initial,
                     _ => None,
                 }
@@ -201,7 +203,7 @@ impl SharedState {
 
     /// The block of a tensor, where it is shared.
     fn block(&self, program: &Program, member: (usize, usize)) -> Option<Carved> {
-        let is_member = |&(method, tensor): &(usize, u32)| (method, tensor as usize) == member;
+        let is_member = |known: &StateMember| (known.method as usize, known.tensor as usize) == member;
         let at = program.shared_state().iter().position(|entry| entry.members.iter().any(is_member))?;
         self.blocks.get(at).copied().flatten()
     }
@@ -306,6 +308,7 @@ impl Planned {
                 Some(block) => (block.address, block.size_bytes, block.space, true),
                 None => return,
             },
+            Storage::Missing => return,
         };
         // SAFETY:
         // * constants lie in the program, which the method keeps alive, and are bound read-only;
@@ -325,7 +328,7 @@ impl Planned {
         let failed = |error: QueueError| LoadError::queue(plan, "its memory plan", &error);
         let blocks: Vec<Carved> =
             self.buffers.iter().flatten().copied().chain(self.staged.iter().map(|entry| entry.1)).collect();
-        for block in blocks {
+        for block in blocks.into_iter().filter(|block| !block.space.is_host()) {
             self.holdings.zero(block).map_err(failed)?;
         }
         for (index, spec) in plan.tensors.iter().enumerate() {

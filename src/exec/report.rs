@@ -206,11 +206,11 @@ fn shared_with(program: &Program, plan: &MethodPlan, buffer: usize) -> Vec<Strin
     let mine = program.methods().iter().position(|method| core::ptr::eq(method, plan));
     let mut names: Vec<String> = Vec::new();
     for entry in program.shared_state().iter().filter(|entry| entry.buffer as usize == buffer) {
-        if !entry.members.iter().any(|&(method, _)| Some(method) == mine) {
+        if !entry.members.iter().any(|member| Some(member.method as usize) == mine) {
             continue;
         }
-        for &(method, _) in entry.members.iter().filter(|&&(method, _)| Some(method) != mine) {
-            let name = program.methods()[method].name.to_string();
+        for member in entry.members.iter().filter(|member| Some(member.method as usize) != mine) {
+            let name = program.methods()[member.method as usize].name.to_string();
             if !names.contains(&name) {
                 names.push(name);
             }

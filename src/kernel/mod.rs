@@ -23,6 +23,7 @@ mod walk;
 pub use call::{INT_LIST_MAX, IntItems, KernelCall, Scalar};
 pub use error::KernelError;
 pub(crate) use error::fail;
+pub(crate) use matmul::warm_up;
 pub use schema::Arg;
 pub use scratch::{Scratch, ScratchSource};
 
