@@ -6,9 +6,11 @@
 //!   execute:  handles on planned buffers ──► Container::run ──► shims ──► Backend: scratch, copies, stream
 //! ```
 
+mod container;
 mod elf;
 mod fatbin;
 mod handle;
+mod library;
 mod payload;
 mod run;
 mod shims;
