@@ -56,7 +56,8 @@ impl Kernel {
     /// writes a plain value, one return slot that repeats its outputs.
     pub fn accepts_count(&self, count: usize) -> bool {
         let primitive = self.name.starts_with("executorch_prim::") || self.args.contains(&Arg::Result);
-        count == self.args.len() + 1 && !self.args.contains(&Arg::Result) || primitive && count == self.args.len()
+        count == self.args.len() + 1 && !self.args.contains(&Arg::Result)
+            || primitive && count == self.args.len()
     }
 }
 
@@ -72,6 +73,7 @@ const FAMILIES: &[&[Kernel]] = &[
     elementwise::RANDOM,
     elementwise::SELECT,
     elementwise::UNARY,
+    conv::KERNELS,
     matmul::KERNELS,
     prim::KERNELS,
     view::KERNELS,
@@ -80,7 +82,6 @@ const FAMILIES: &[&[Kernel]] = &[
     pad::KERNELS,
     resample::KERNELS,
 ];
-const FAMILIES: &[&[Kernel]] = &[conv::KERNELS, matmul::KERNELS];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()

@@ -7,8 +7,9 @@ mod space_contract;
 mod support;
 
 #[cfg(feature = "exec")]
-mod kernel_elementwise;
 mod kernel_conv;
+#[cfg(feature = "exec")]
+mod kernel_elementwise;
 #[cfg(feature = "exec")]
 mod kernel_matmul;
 #[cfg(feature = "exec")]
