@@ -11,11 +11,18 @@
 //! takes more from its user. Deliberately absent: memory. Kernels get tensors that are already placed.
 
 mod call;
+mod elementwise;
+mod conv;
 mod error;
+mod indexing;
 mod matmul;
+mod number;
 mod numeric;
-mod schema;
+mod pad;
 mod prim;
+mod rearrange;
+mod resample;
+mod schema;
 mod scratch;
 mod view;
 mod walk;
@@ -49,15 +56,31 @@ impl Kernel {
     /// writes a plain value, one return slot that repeats its outputs.
     pub fn accepts_count(&self, count: usize) -> bool {
         let primitive = self.name.starts_with("executorch_prim::") || self.args.contains(&Arg::Result);
-        count == self.args.len() + 1 && !self.args.contains(&Arg::Result) || primitive && count == self.args.len()
+        count == self.args.len() + 1 && !self.args.contains(&Arg::Result)
+            || primitive && count == self.args.len()
     }
 }
 
 /// The tables of the families.
+#[rustfmt::skip]
 const FAMILIES: &[&[Kernel]] = &[
+    elementwise::ACTIVATION,
+    elementwise::BINARY,
+    elementwise::BITWISE,
+    elementwise::CAST,
+    elementwise::COMPARE,
+    elementwise::CREATE,
+    elementwise::RANDOM,
+    elementwise::SELECT,
+    elementwise::UNARY,
+    conv::KERNELS,
     matmul::KERNELS,
     prim::KERNELS,
     view::KERNELS,
+    rearrange::KERNELS,
+    indexing::KERNELS,
+    pad::KERNELS,
+    resample::KERNELS,
 ];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
