@@ -72,8 +72,17 @@ def arena_set(options: argparse.Namespace) -> arenite.ArenaSet | None:
     if not options.arena and not options.limit:
         return None
     remap = dict(pair(text) for text in options.arena)
-    limits = {space: count(number) for space, number in map(pair, options.limit)}
-    return arenite.ArenaSet(remap=remap, limits=limits)
+    host: arenite.Host | None = None
+    devices: list[arenite.Cuda] = []
+    for space, number in map(pair, options.limit):
+        name, _, index = space.partition(":")
+        if name == "host":
+            host = arenite.Host(limit=count(number))
+        elif name == "cuda":
+            devices.append(arenite.Cuda(int(index or 0), limit=count(number)))
+        else:
+            raise SystemExit(f"arenite run: --limit {space}: host and cuda:N can be limited")
+    return arenite.ArenaSet(host=host, cuda=devices or None, remap=remap)
 
 
 def pair(text: str) -> tuple[str, str]:

@@ -28,6 +28,7 @@ mod tensor;
 mod torch;
 
 use pyo3::prelude::*;
+use pyo3::types::PyMapping;
 
 /// Runs ExecuTorch programs out of arenas. Import `arenite`, not this module.
 #[pymodule(gil_used = false)]
@@ -44,6 +45,7 @@ fn _arenite(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<meta::MethodMeta>()?;
     module.add_class::<meta::TensorInfo>()?;
     module.add_class::<state::State>()?;
+    PyMapping::register::<state::State>(module.py())?;
     module.add_class::<tensor::Tensor>()?;
     module.add_class::<arenas::ArenaSet>()?;
     module.add_class::<arenas::Arena>()?;
