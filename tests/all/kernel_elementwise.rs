@@ -40,7 +40,7 @@ fn reals(data: &Data) -> Vec<f64> {
     match data.dtype {
         DType::Float16 => all(data, f16::to_f64),
         DType::BFloat16 => all(data, bf16::to_f64),
-        DType::Float32 => all(data, f64::from),
+        DType::Float32 => all::<f32>(data, f64::from),
         DType::Float64 => all(data, |x: f64| x),
         DType::Complex64 => {
             data.get::<Complex<f32>>().iter().flat_map(|c| [f64::from(c.re), f64::from(c.im)]).collect()
