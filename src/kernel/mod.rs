@@ -15,8 +15,8 @@ mod elementwise;
 mod error;
 mod matmul;
 mod numeric;
-mod schema;
 mod prim;
+mod schema;
 mod scratch;
 mod view;
 mod walk;
@@ -50,7 +50,8 @@ impl Kernel {
     /// writes a plain value, one return slot that repeats its outputs.
     pub fn accepts_count(&self, count: usize) -> bool {
         let primitive = self.name.starts_with("executorch_prim::") || self.args.contains(&Arg::Result);
-        count == self.args.len() + 1 && !self.args.contains(&Arg::Result) || primitive && count == self.args.len()
+        count == self.args.len() + 1 && !self.args.contains(&Arg::Result)
+            || primitive && count == self.args.len()
     }
 }
 
