@@ -5,8 +5,8 @@ use super::convert::{Compute, Wide};
 use super::engine::{map1, map2, run};
 use super::real::{Real, Ring};
 use super::rules::{
-    by_class, by_class_or_complex, check_float, check_not_bool, check_out, check_scalar_fits, float_of,
-    promote_scalar, promote_tensors,
+    by_class, by_class_or_complex, check_factor, check_float, check_not_bool, check_out, float_of,
+    promote_scalar, promote_tensors, rounded_to,
 };
 use super::{TENSOR_SCALAR, TENSOR_TENSOR, row};
 use crate::kernel::{Arg, Kernel, KernelCall, KernelError, Scalar, fail};
@@ -109,6 +109,7 @@ fn right_scalar<Op: Binary>(call: &mut KernelCall<'_>, op: Op, out: usize) -> Re
         check_not_bool(common, Op::NAME)?;
     }
     check_out(call, common, out)?;
+    let scalar = rounded_to(common, scalar);
     by_class!(common, C => {
         let b = C::of_scalar(scalar);
         if Op::DIVIDES && C::DTYPE == DType::Int64 && b == C::ZERO {
@@ -146,7 +147,7 @@ fn sub(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
 
 fn sum_kind(call: &KernelCall<'_>, alpha: Scalar) -> Result<DType, KernelError> {
     let common = promote_tensors(call, 0, 1)?;
-    check_scalar_fits(alpha, common, "alpha")?;
+    check_factor(alpha, common, "alpha")?;
     check_out(call, common, 3)?;
     Ok(common)
 }
@@ -155,7 +156,7 @@ fn sum_kind(call: &KernelCall<'_>, alpha: Scalar) -> Result<DType, KernelError> 
 fn scalar_sum(call: &KernelCall<'_>) -> Result<(DType, Scalar, Scalar), KernelError> {
     let (scalar, alpha) = (call.scalar(1)?, call.scalar(2)?);
     let common = promote_scalar(call.tensor(0)?.dtype(), scalar);
-    check_scalar_fits(alpha, common, "alpha")?;
+    check_factor(alpha, common, "alpha")?;
     check_out(call, common, 3)?;
     Ok((common, scalar, alpha))
 }

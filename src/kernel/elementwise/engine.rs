@@ -85,11 +85,23 @@ fn run_any<C: Compute, const N: usize>(
         sizes = broadcast(&sizes, call.tensor(index)?.sizes())?;
     }
     call.resize(out, &sizes)?;
+    run_sized(call, inputs, out, common, f)
+}
+
+/// Runs with the operands broadcast to the sizes that the output has.
+pub(super) fn run_sized<C: Compute, const N: usize>(
+    call: &KernelCall<'_>,
+    inputs: [usize; N],
+    out: usize,
+    common: DType,
+    f: &Apply<'_, C, N>,
+) -> Result<(), KernelError> {
     let target = call.tensor(out)?;
-    let mut operands = [Operand::of(target, out, Walk::new(target, &sizes, target.order()))?; N];
+    let sizes = target.sizes();
+    let mut operands = [Operand::of(target, out, Walk::new(target, sizes, target.order()))?; N];
     for (slot, index) in operands.iter_mut().zip(inputs) {
         let tensor = call.tensor(index)?;
-        *slot = Operand::of(tensor, index, Walk::new(tensor, &sizes, target.order()))?;
+        *slot = Operand::of(tensor, index, Walk::new(tensor, sizes, target.order()))?;
     }
     run_blocks(operands, target, out, common, f)
 }
@@ -145,12 +157,9 @@ pub(super) fn run_blocks<C: Compute, const N: usize>(
     let blocks: [Block<C>; N] = core::array::from_fn(|_| [const { Cell::new(C::ZERO) }; BLOCK]);
     let result: Block<C> = [const { Cell::new(C::ZERO) }; BLOCK];
     let store = storer::<C>(target.dtype()).ok_or_else(|| no_arithmetic(target.dtype()))?;
-    let wraps = common != target.dtype();
-    let direct_out = if target.dtype() == C::DTYPE && (!wraps || common == C::DTYPE) {
-        Some(target.write::<C>().map_err(at(out))?)
-    } else {
-        None
-    };
+    let wraps = common != target.dtype() && common != C::DTYPE;
+    let direct_out =
+        if target.dtype() == C::DTYPE && !wraps { Some(target.write::<C>().map_err(at(out))?) } else { None };
     let mut direct: [Option<&[ReadCell<C>]>; N] = [None; N];
     for (slot, operand) in direct.iter_mut().zip(&operands) {
         *slot = operand.cells()?;
