@@ -11,10 +11,12 @@
 //! takes more from its user. Deliberately absent: memory. Kernels get tensors that are already placed.
 
 mod call;
+mod cells;
 mod conv;
 mod error;
 mod matmul;
 mod numeric;
+mod reduce;
 mod schema;
 mod scratch;
 
@@ -42,7 +44,7 @@ pub struct Kernel {
 }
 
 /// The tables of the families.
-const FAMILIES: &[&[Kernel]] = &[conv::KERNELS, matmul::KERNELS];
+const FAMILIES: &[&[Kernel]] = &[conv::KERNELS, matmul::KERNELS, reduce::KERNELS];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()
