@@ -11,6 +11,7 @@
 //! takes more from its user. Deliberately absent: memory. Kernels get tensors that are already placed.
 
 mod call;
+mod cells;
 mod conv;
 mod elementwise;
 mod error;
@@ -22,6 +23,7 @@ mod pad;
 mod prim;
 mod rearrange;
 mod resample;
+mod reduce;
 mod schema;
 mod scratch;
 mod view;
@@ -82,6 +84,7 @@ const FAMILIES: &[&[Kernel]] = &[
     pad::KERNELS,
     resample::KERNELS,
 ];
+const FAMILIES: &[&[Kernel]] = &[conv::KERNELS, matmul::KERNELS, reduce::KERNELS];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()
