@@ -14,8 +14,8 @@ mod call;
 mod error;
 mod matmul;
 mod numeric;
-mod schema;
 mod prim;
+mod schema;
 mod scratch;
 mod view;
 mod walk;
@@ -48,16 +48,13 @@ impl Kernel {
     /// writes a plain value, one return slot that repeats its outputs.
     pub fn accepts_count(&self, count: usize) -> bool {
         let primitive = self.name.starts_with("executorch_prim::") || self.args.contains(&Arg::Result);
-        count == self.args.len() + 1 && !self.args.contains(&Arg::Result) || primitive && count == self.args.len()
+        count == self.args.len() + 1 && !self.args.contains(&Arg::Result)
+            || primitive && count == self.args.len()
     }
 }
 
 /// The tables of the families.
-const FAMILIES: &[&[Kernel]] = &[
-    matmul::KERNELS,
-    prim::KERNELS,
-    view::KERNELS,
-];
+const FAMILIES: &[&[Kernel]] = &[matmul::KERNELS, prim::KERNELS, view::KERNELS];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()

@@ -7,3 +7,11 @@ mod support;
 mod kernel_elementwise;
 #[cfg(feature = "exec")]
 mod kernel_matmul;
+#[cfg(feature = "exec")]
+mod program_broken;
+#[cfg(feature = "exec")]
+mod program_data_files;
+#[cfg(feature = "exec")]
+mod program_reads;
+#[cfg(feature = "exec")]
+mod program_rejects;

@@ -3,3 +3,7 @@
 
 #[cfg(feature = "exec")]
 pub mod kernel;
+#[cfg(feature = "exec")]
+pub mod program;
+#[cfg(feature = "exec")]
+pub mod pte;
