@@ -14,3 +14,10 @@ mod kernel_elementwise;
 mod kernel_matmul;
 #[cfg(feature = "exec")]
 mod method_runs;
+mod program_broken;
+#[cfg(feature = "exec")]
+mod program_data_files;
+#[cfg(feature = "exec")]
+mod program_reads;
+#[cfg(feature = "exec")]
+mod program_rejects;

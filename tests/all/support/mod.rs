@@ -11,3 +11,6 @@ pub mod npz;
 
 pub(crate) use fake_device::FakeDevice;
 pub(crate) use numbers::Numbers;
+pub mod program;
+#[cfg(feature = "exec")]
+pub mod pte;
