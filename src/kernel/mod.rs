@@ -22,9 +22,8 @@ mod numeric;
 mod pad;
 mod prim;
 mod rearrange;
-mod resample;
 mod reduce;
-mod prim;
+mod resample;
 mod schema;
 mod scratch;
 mod view;
@@ -67,6 +66,7 @@ impl Kernel {
 /// The tables of the families.
 #[rustfmt::skip]
 const FAMILIES: &[&[Kernel]] = &[
+    conv::KERNELS,
     elementwise::ACTIVATION,
     elementwise::BINARY,
     elementwise::BITWISE,
@@ -76,17 +76,15 @@ const FAMILIES: &[&[Kernel]] = &[
     elementwise::RANDOM,
     elementwise::SELECT,
     elementwise::UNARY,
-    conv::KERNELS,
-    matmul::KERNELS,
-    prim::KERNELS,
-    view::KERNELS,
-    rearrange::KERNELS,
     indexing::KERNELS,
+    matmul::KERNELS,
     pad::KERNELS,
+    prim::KERNELS,
+    rearrange::KERNELS,
+    reduce::KERNELS,
     resample::KERNELS,
+    view::KERNELS,
 ];
-const FAMILIES: &[&[Kernel]] = &[conv::KERNELS, matmul::KERNELS, reduce::KERNELS];
-const FAMILIES: &[&[Kernel]] = &[matmul::KERNELS, prim::KERNELS, view::KERNELS];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()

@@ -14,6 +14,7 @@ mod kernel_elementwise;
 mod kernel_matmul;
 #[cfg(feature = "exec")]
 mod method_runs;
+#[cfg(feature = "exec")]
 mod program_broken;
 #[cfg(feature = "exec")]
 mod program_data_files;
