@@ -220,7 +220,9 @@ impl Plan {
     pub(crate) fn runs(&self, base: usize, mut visit: impl FnMut(usize, usize, usize)) {
         let (run, reduced) = (self.run(), self.reduced.as_slice());
         if run.size > 0 {
-            walk(&reduced[..reduced.len().saturating_sub(1)], base, |from, _| visit(from, run.size, run.step));
+            walk(&reduced[..reduced.len().saturating_sub(1)], base, |from, _| {
+                visit(from, run.size, run.step)
+            });
         }
     }
 }
