@@ -5,7 +5,11 @@ pub mod arena;
 pub mod space;
 
 #[cfg(feature = "exec")]
+pub mod delegate;
+#[cfg(feature = "exec")]
 pub mod kernel;
+#[cfg(feature = "exec")]
+pub mod program;
 #[cfg(feature = "exec")]
 pub mod tensor;
 #[cfg(feature = "exec")]

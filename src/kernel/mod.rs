@@ -12,12 +12,18 @@
 
 mod call;
 mod error;
+mod matmul;
+mod numeric;
+mod prim;
 mod schema;
 mod scratch;
+mod view;
+mod walk;
 
 pub use call::{INT_LIST_MAX, IntItems, KernelCall, Scalar};
 pub use error::KernelError;
 pub(crate) use error::fail;
+pub(crate) use matmul::warm_up;
 pub use schema::Arg;
 pub use scratch::{Scratch, ScratchSource};
 
@@ -38,8 +44,18 @@ pub struct Kernel {
     pub run: KernelFn,
 }
 
+impl Kernel {
+    /// Whether a call in a file may have this many arguments: those of [`Kernel::args`] and, unless the kernel
+    /// writes a plain value, one return slot that repeats its outputs.
+    pub fn accepts_count(&self, count: usize) -> bool {
+        let primitive = self.name.starts_with("executorch_prim::") || self.args.contains(&Arg::Result);
+        count == self.args.len() + 1 && !self.args.contains(&Arg::Result)
+            || primitive && count == self.args.len()
+    }
+}
+
 /// The tables of the families.
-const FAMILIES: &[&[Kernel]] = &[];
+const FAMILIES: &[&[Kernel]] = &[matmul::KERNELS, prim::KERNELS, view::KERNELS];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()

@@ -19,6 +19,7 @@ mod host;
 mod id;
 mod limited;
 mod pages;
+mod queue;
 mod recording;
 
 pub use block::Block;
@@ -27,6 +28,7 @@ pub use fail_nth::FailNth;
 pub use host::{HostSpace, HostStats};
 pub use id::{NAME_LEN_MAX, ParseSpaceIdError, SpaceId};
 pub use limited::Limited;
+pub use queue::{GraphId, Piece, Queue, QueueError};
 pub use recording::{Recording, SpaceCounts};
 
 use core::alloc::Layout;

@@ -133,6 +133,11 @@ impl Tensor {
         true
     }
 
+    /// Whether this names bytes of another tensor.
+    pub(crate) fn is_alias(&self) -> bool {
+        self.is_alias
+    }
+
     /// Takes the memory away.
     pub fn unbind(&mut self) {
         self.is_alias = false;

@@ -1,6 +1,15 @@
-//! The tests of Arenite, one module per behaviour, through the public API.
+//! Every integration test, in one binary.
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
+
+mod support;
 
 mod arena_blocks;
 mod arena_set;
 mod space_contract;
-mod support;
+
+#[cfg(feature = "exec")]
+mod kernel_elementwise;
+#[cfg(feature = "exec")]
+mod kernel_matmul;
+#[cfg(feature = "exec")]
+mod method_runs;

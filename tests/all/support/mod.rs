@@ -1,7 +1,9 @@
-//! What tests share: a fake device, and a generator of numbers.
+//! What several test modules share.
+#![allow(dead_code, reason = "each feature set uses a part")]
 
-mod fake_device;
-mod numbers;
-
-pub(crate) use fake_device::FakeDevice;
-pub(crate) use numbers::Numbers;
+pub mod fake_device;
+#[cfg(feature = "exec")]
+pub mod kernel;
+#[cfg(feature = "exec")]
+pub mod npz;
+pub mod numbers;
