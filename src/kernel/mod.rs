@@ -24,6 +24,7 @@ mod prim;
 mod rearrange;
 mod reduce;
 mod resample;
+mod prim;
 mod schema;
 mod scratch;
 mod view;
@@ -85,6 +86,7 @@ const FAMILIES: &[&[Kernel]] = &[
     resample::KERNELS,
     view::KERNELS,
 ];
+const FAMILIES: &[&[Kernel]] = &[matmul::KERNELS, prim::KERNELS, view::KERNELS];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()

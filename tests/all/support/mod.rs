@@ -4,6 +4,7 @@
 mod fake_device;
 mod numbers;
 
+pub mod fake_device;
 #[cfg(feature = "exec")]
 pub mod kernel;
 #[cfg(feature = "exec")]
@@ -14,3 +15,4 @@ pub(crate) use numbers::Numbers;
 pub mod program;
 #[cfg(feature = "exec")]
 pub mod pte;
+pub mod numbers;
