@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each feature set uses a part")]
 
 #[cfg(feature = "exec")]
+pub mod golden;
+#[cfg(feature = "exec")]
 pub mod kernel;
 #[cfg(feature = "exec")]
 pub mod npz;

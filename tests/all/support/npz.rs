@@ -43,7 +43,11 @@ fn parse(bytes: &[u8]) -> Data {
     };
     assert!(header.contains("'fortran_order': False"), "row-major");
     let shape = after("'shape': (").split(')').next().unwrap();
-    let sizes: Vec<usize> =
-        shape.split(',').map(str::trim).filter(|size| !size.is_empty()).map(|size| size.parse().unwrap()).collect();
+    let sizes: Vec<usize> = shape
+        .split(',')
+        .map(str::trim)
+        .filter(|size| !size.is_empty())
+        .map(|size| size.parse().unwrap())
+        .collect();
     Data::of_bytes(dtype, &sizes, &bytes[10 + header_len..])
 }
