@@ -11,6 +11,9 @@
 //! takes more from its user. Deliberately absent: memory. Kernels get tensors that are already placed.
 
 mod call;
+mod cells;
+mod conv;
+mod elementwise;
 mod error;
 mod indexing;
 mod matmul;
@@ -19,6 +22,7 @@ mod numeric;
 mod pad;
 mod prim;
 mod rearrange;
+mod reduce;
 mod resample;
 mod schema;
 mod scratch;
@@ -62,13 +66,24 @@ impl Kernel {
 /// The tables of the families.
 #[rustfmt::skip]
 const FAMILIES: &[&[Kernel]] = &[
-    matmul::KERNELS,
-    prim::KERNELS,
-    view::KERNELS,
-    rearrange::KERNELS,
+    conv::KERNELS,
+    elementwise::ACTIVATION,
+    elementwise::BINARY,
+    elementwise::BITWISE,
+    elementwise::CAST,
+    elementwise::COMPARE,
+    elementwise::CREATE,
+    elementwise::RANDOM,
+    elementwise::SELECT,
+    elementwise::UNARY,
     indexing::KERNELS,
+    matmul::KERNELS,
     pad::KERNELS,
+    prim::KERNELS,
+    rearrange::KERNELS,
+    reduce::KERNELS,
     resample::KERNELS,
+    view::KERNELS,
 ];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {

@@ -97,7 +97,7 @@ impl Source<'_> {
 
 /// An index of a table with `count` rows.
 #[inline]
-fn row(what: &'static str, index: i32, count: usize) -> Result<u32, Fault> {
+pub(super) fn row(what: &'static str, index: i32, count: usize) -> Result<u32, Fault> {
     u32::try_from(index).ok().filter(|&row| (row as usize) < count).ok_or(Fault::Index {
         what,
         index: index.into(),

@@ -1,8 +1,13 @@
-//! Every integration test, in one binary.
+//! The tests of Arenite, one module per behaviour, through the public API.
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
 
+mod arena_blocks;
+mod arena_set;
+mod space_contract;
 mod support;
 
+#[cfg(feature = "exec")]
+mod kernel_conv;
 #[cfg(feature = "exec")]
 mod kernel_elementwise;
 #[cfg(feature = "exec")]
@@ -19,3 +24,11 @@ mod kernel_rearrange;
 mod kernel_view;
 #[cfg(feature = "exec")]
 mod method_runs;
+#[cfg(feature = "exec")]
+mod program_broken;
+#[cfg(feature = "exec")]
+mod program_data_files;
+#[cfg(feature = "exec")]
+mod program_reads;
+#[cfg(feature = "exec")]
+mod program_rejects;
