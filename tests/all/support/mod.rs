@@ -6,6 +6,8 @@ mod numbers;
 
 pub mod fake_device;
 #[cfg(feature = "exec")]
+pub mod golden;
+#[cfg(feature = "exec")]
 pub mod kernel;
 #[cfg(feature = "exec")]
 pub mod npz;
