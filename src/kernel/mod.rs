@@ -14,11 +14,15 @@ mod call;
 mod cells;
 mod conv;
 mod error;
+mod exp;
 mod matmul;
+mod norm;
 mod numeric;
+mod pool;
 mod reduce;
 mod schema;
 mod scratch;
+mod softmax;
 
 pub use call::{INT_LIST_MAX, IntItems, KernelCall, Scalar};
 pub use error::KernelError;
@@ -44,7 +48,7 @@ pub struct Kernel {
 }
 
 /// The tables of the families.
-const FAMILIES: &[&[Kernel]] = &[conv::KERNELS, matmul::KERNELS, reduce::KERNELS];
+const FAMILIES: &[&[Kernel]] = &[conv::KERNELS, matmul::KERNELS, norm::KERNELS, pool::KERNELS, reduce::KERNELS, softmax::KERNELS];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()
