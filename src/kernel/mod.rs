@@ -22,6 +22,11 @@ mod numeric;
 mod pad;
 mod prim;
 mod rearrange;
+mod exp;
+mod matmul;
+mod norm;
+mod numeric;
+mod pool;
 mod reduce;
 mod resample;
 mod prim;
@@ -29,6 +34,7 @@ mod schema;
 mod scratch;
 mod view;
 mod walk;
+mod softmax;
 
 pub use call::{INT_LIST_MAX, IntItems, KernelCall, Scalar};
 pub use error::KernelError;
@@ -87,6 +93,7 @@ const FAMILIES: &[&[Kernel]] = &[
     view::KERNELS,
 ];
 const FAMILIES: &[&[Kernel]] = &[matmul::KERNELS, prim::KERNELS, view::KERNELS];
+const FAMILIES: &[&[Kernel]] = &[conv::KERNELS, matmul::KERNELS, norm::KERNELS, pool::KERNELS, reduce::KERNELS, softmax::KERNELS];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()
