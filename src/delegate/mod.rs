@@ -1,4 +1,3 @@
-#![forbid(unsafe_code)]
 //! Delegates: back ends that run the parts of a program that were lowered to them at export.
 //!
 //! ```text
@@ -10,6 +9,7 @@
 //! and [`NativeCode`] says what may run. Deliberately absent: planned memory. The executor binds it and says,
 //! per call, which tensors are the inputs and outputs.
 
+mod aoti;
 mod call;
 mod error;
 mod registry;
@@ -189,4 +189,11 @@ pub struct DelegateState {
     pub sizes: Box<[usize]>,
     /// Where it is.
     pub space: SpaceId,
+}
+
+impl DelegateState {
+    /// The bytes of all elements.
+    pub fn size_bytes(&self) -> usize {
+        self.sizes.iter().product::<usize>() * self.dtype.size_bytes()
+    }
 }

@@ -113,7 +113,6 @@ impl Loader {
         let plan = program.method(name)?;
         let index = program.methods().iter().position(|method| core::ptr::eq(method, plan)).unwrap_or(0);
         let fitting = Fitting { program, plan, options: &self.options };
-        program.require_data(index)?;
         let spaces = fitting.resolve_spaces()?;
         let kernels = fitting.find_kernels()?;
         fitting.check_delegates()?;
@@ -124,9 +123,10 @@ impl Loader {
         let mut planned = Planned::take(program, plan, &spaces, &self.options, shared)?;
         let tables = fitting.make_tables(index, &kernels, &planned)?;
         planned.initialise(program, plan, &tables)?;
-        let temp = self.options.arenas.take(SpaceId::HOST, 0, name).map_err(|error| {
-            LoadError::refused(plan, "scratch", (SpaceId::HOST, 0, error.to_string()))
-        })?;
+        let temp =
+            self.options.arenas.take(SpaceId::HOST, 0, name).map_err(|error| {
+                LoadError::refused(plan, "scratch", (SpaceId::HOST, 0, error.to_string()))
+            })?;
         let delegates = fitting.load_delegates(&spaces, self.sharing())?;
         crate::kernel::warm_up();
         Ok(Method::new(Parts {
@@ -138,13 +138,14 @@ impl Loader {
             delegates,
             changes_values: changes_values(plan, &kernels),
             roles,
+            options: self.options.clone(),
         }))
     }
 
     /// The block of shared state, made when a method first wants it; `None` where `plan` shares nothing.
     fn shared_state(&self, plan: &MethodPlan, index: usize) -> Result<Option<Arc<SharedState>>, LoadError> {
         let wants = |shared: &crate::program::SharedState| {
-            shared.members.iter().any(|&(method, _)| method == index)
+            shared.members.iter().any(|member| member.method as usize == index)
         };
         if self.options.share == Share::Nothing || !self.program.shared_state().iter().any(wants) {
             return Ok(None);
@@ -183,13 +184,14 @@ impl Fitting<'_> {
         let mut spaces = Vec::with_capacity(self.plan.buffers.len());
         for (index, buffer) in self.plan.buffers.iter().enumerate() {
             planned_bytes = planned_bytes.saturating_add(buffer.size_bytes);
-            let space = self.options.arenas.resolve(buffer.space).map_err(|missing| LoadError::MissingSpace {
-                method: self.method(),
-                buffer: index,
-                needed_bytes: buffer.size_bytes,
-                space: missing.id,
-                present: missing.to_string(),
-            })?;
+            let space =
+                self.options.arenas.resolve(buffer.space).map_err(|missing| LoadError::MissingSpace {
+                    method: self.method(),
+                    buffer: index,
+                    needed_bytes: buffer.size_bytes,
+                    space: missing.id,
+                    present: missing.to_string(),
+                })?;
             spaces.push(space);
         }
         let limit_bytes = self.options.max_planned_bytes;
@@ -260,7 +262,10 @@ impl Fitting<'_> {
                 let value = self.plan.value(id);
                 if !kind.accepts(&value) {
                     let (expected, got) = (kind.expected(), value.kind());
-                    return Err(wrong(format!("argument {index} {expected}"), format!("argument {index} {got}")));
+                    return Err(wrong(
+                        format!("argument {index} {expected}"),
+                        format!("argument {index} {got}"),
+                    ));
                 }
                 if kind.is_written() {
                     self.check_written(index, id, &wrong)?;
@@ -372,7 +377,7 @@ impl Fitting<'_> {
                 named: &ProgramData(self.program),
                 args_len: call.map_or(0, |args| args.len as usize),
                 space,
-                limit_bytes: self.options.arenas.limit(space),
+                limit_bytes: limit_of(&self.options.arenas, space),
                 sharing: if sharing == 0 { core::ptr::from_ref(self).addr() } else { sharing },
                 native_code: self.options.delegates.native_code(),
             };
@@ -393,7 +398,7 @@ impl Fitting<'_> {
             .find_map(|&id| match self.plan.tensor(id)?.storage {
                 Storage::Planned { buffer, .. } => Some(spaces[buffer as usize]),
                 Storage::Supplied => self.options.arenas.resolve(self.plan.tensor(id)?.space).ok(),
-                Storage::Constant(_) => None,
+                Storage::Constant(_) | Storage::Missing => None,
             })
             .unwrap_or(SpaceId::HOST)
     }
@@ -408,8 +413,16 @@ impl NamedData for ProgramData<'_> {
     }
 
     fn sources(&self) -> String {
-        self.0.sources()
+        let mut sources = vec![self.0.label()];
+        sources.extend(self.0.named_data().map(|blob| blob.file));
+        sources.dedup();
+        sources.join(", ")
     }
+}
+
+/// The limit of a space in an arena set.
+fn limit_of(arenas: &ArenaSet, space: SpaceId) -> Option<usize> {
+    arenas.report().spaces.iter().find(|report| report.id == space)?.limit_bytes
 }
 
 /// Whether an operator copies between spaces; the executor does it itself.

@@ -104,14 +104,14 @@ impl Temp {
     /// Takes back what the last instruction took.
     #[inline]
     pub(super) fn reset(&mut self) {
-        if self.arena.live_bytes() != 0 {
+        if self.arena.stats().live_bytes != 0 {
             self.arena.reset();
         }
     }
 
     /// The most bytes an instruction ever took.
     pub(super) fn peak_bytes(&self) -> usize {
-        self.arena.peak_bytes()
+        self.arena.stats().peak_bytes
     }
 }
 
@@ -121,9 +121,7 @@ unsafe impl ScratchSource for Temp {
     fn allocate(&self, layout: Layout) -> Result<NonNull<u8>, KernelError> {
         match self.arena.allocate(layout) {
             Ok(block) => Ok(block.address()),
-            Err(error) => {
-                Err(KernelError::Scratch { asked_bytes: layout.size(), reason: error.to_string() })
-            }
+            Err(error) => Err(KernelError::Scratch { asked_bytes: layout.size(), reason: error.to_string() }),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::load::LoadOptions;
 use super::memory::Tables;
 use super::state::Roles;
 use crate::arena::{ArenaSet, PooledArena};
-use crate::program::{DataRef, MethodPlan, Program, Storage};
+use crate::program::{DataRef, MethodPlan, Program, StateMember, Storage};
 use crate::space::{AllocError, Piece, Queue, QueueError, SpaceId};
 use crate::tensor::Tensor;
 use core::alloc::Layout;
@@ -71,7 +71,11 @@ impl Holdings {
             }
             let align = if space.is_host() { HOST_ALIGN } else { DEVICE_ALIGN };
             let mine = || {
-                wants.iter().enumerate().skip(first).filter(|(_, want)| want.space == space && want.size_bytes > 0)
+                wants
+                    .iter()
+                    .enumerate()
+                    .skip(first)
+                    .filter(|(_, want)| want.space == space && want.size_bytes > 0)
             };
             let total = mine().try_fold(0_usize, |sum, (_, want)| {
                 sum.checked_add(want.size_bytes)?.checked_next_multiple_of(align)
@@ -82,13 +86,15 @@ impl Holdings {
             for (index, want) in mine() {
                 let layout = Layout::from_size_align(want.size_bytes, align)
                     .map_err(|_| (space, want.size_bytes, "more than can be addressed".to_string()))?;
-                let block = arena.allocate(layout).map_err(refused)?;
+                // Host blocks are zero from the start; a queue zeroes the others.
+                let block =
+                    if space.is_host() { arena.allocate_zeroed(layout) } else { arena.allocate(layout) };
+                let block = block.map_err(refused)?;
                 blocks[index] = Some(Carved { address: block.address(), size_bytes: want.size_bytes, space });
             }
             holdings.arenas.push((space, arena));
-            if let Some(queue) =
-                arenas.open_queue(space).map_err(|error| (space, total, error.to_string()))?
-            {
+            let queue = arenas.space(space).map_or(Ok(None), |space| space.open_queue());
+            if let Some(queue) = queue.map_err(|error| (space, total, error.to_string()))? {
                 holdings.queues.push(queue);
             }
         }
@@ -108,14 +114,14 @@ impl Holdings {
     /// Makes a block all zero.
     fn zero(&mut self, block: Carved) -> Result<(), QueueError> {
         match self.queue(block.space) {
-            // SAFETY: the block came from the arena of this space, held here, and nothing uses it yet.
+            // SAFETY: the block came from the arena of this space, held here, and nothing uses it now.
             Some(queue) => unsafe { queue.fill(block.address, block.size_bytes, 0) },
-            None if block.space.is_host() => {
-                // SAFETY: an arena's block in a host space is writable, and nothing uses it yet.
+            None => {
+                // SAFETY: an arena's block in a space without a queue is host memory, and writable; nothing
+                // uses it now.
                 unsafe { block.address.write_bytes(0, block.size_bytes) };
                 Ok(())
             }
-            None => Ok(()),
         }
     }
 
@@ -123,8 +129,7 @@ impl Holdings {
     fn fill(&mut self, target: NonNull<u8>, space: SpaceId, source: &[u8]) -> Result<(), QueueError> {
         match self.queue(space) {
             Some(queue) => {
-                let piece =
-                    Piece { target, source: NonNull::from(source).cast(), size_bytes: source.len() };
+                let piece = Piece { target, source: NonNull::from(source).cast(), size_bytes: source.len() };
                 // SAFETY: the target is inside a block held here; the source is borrowed until the queue
                 // has done its work, which the next line waits for.
                 unsafe { queue.upload(&[piece]) }?;
@@ -162,11 +167,16 @@ unsafe impl Sync for SharedState {}
 
 impl SharedState {
     /// Takes a block for each shared buffer of the program, with its initial value.
-    pub(super) fn take(program: &Program, plan: &MethodPlan, options: &LoadOptions) -> Result<Self, LoadError> {
+    pub(super) fn take(
+        program: &Program,
+        plan: &MethodPlan,
+        options: &LoadOptions,
+    ) -> Result<Self, LoadError> {
         let entries = program.shared_state();
         let mut wants = Vec::with_capacity(entries.len());
         for entry in entries {
-            let first = entry.members.first().and_then(|&(method, _)| program.methods().get(method));
+            let first =
+                entry.members.first().and_then(|member| program.methods().get(member.method as usize));
             let space = first.and_then(|method| method.buffers.get(entry.buffer as usize));
             let space = space.map_or(SpaceId::HOST, |buffer| buffer.space);
             let space = options.arenas.resolve(space).unwrap_or(space);
@@ -186,8 +196,9 @@ impl SharedState {
         for (entry, block) in program.shared_state().iter().zip(&self.blocks) {
             let Some(block) = *block else { continue };
             holdings.zero(block)?;
-            let initial = entry.members.iter().find_map(|&(method, tensor)| {
-                match program.methods().get(method)?.tensors.get(tensor as usize)?.storage {
+            let initial = entry.members.iter().find_map(|member| {
+                let method = program.methods().get(member.method as usize)?;
+                match method.tensors.get(member.tensor as usize)?.storage {
                     Storage::Planned { initial, .. } => initial,
                     _ => None,
                 }
@@ -201,7 +212,7 @@ impl SharedState {
 
     /// The block of a tensor, where it is shared.
     fn block(&self, program: &Program, member: (usize, usize)) -> Option<Carved> {
-        let is_member = |&(method, tensor): &(usize, u32)| (method, tensor as usize) == member;
+        let is_member = |known: &StateMember| (known.method as usize, known.tensor as usize) == member;
         let at = program.shared_state().iter().position(|entry| entry.members.iter().any(is_member))?;
         self.blocks.get(at).copied().flatten()
     }
@@ -239,13 +250,14 @@ impl Planned {
             let Some(spec) = plan.tensor(id) else { continue };
             let crate::value::Value::Tensor(index) = plan.value(id) else { continue };
             if spec.storage == Storage::Supplied && !staged_tensors.contains(&(index as usize)) {
-                let space = options.arenas.resolve(spec.space).map_err(|missing| LoadError::MissingSpace {
-                    method: plan.name.to_string(),
-                    buffer: 0,
-                    needed_bytes: spec.size_bytes,
-                    space: missing.id,
-                    present: missing.to_string(),
-                })?;
+                let space =
+                    options.arenas.resolve(spec.space).map_err(|missing| LoadError::MissingSpace {
+                        method: plan.name.to_string(),
+                        buffer: 0,
+                        needed_bytes: spec.size_bytes,
+                        space: missing.id,
+                        present: missing.to_string(),
+                    })?;
                 staged_tensors.push(index as usize);
                 wants.push(Want { space, size_bytes: spec.size_bytes });
             }
@@ -262,11 +274,6 @@ impl Planned {
     /// The memory of an unplanned input or output.
     pub(super) fn staged(&self, tensor: usize) -> Option<Carved> {
         self.staged.iter().find(|(index, _)| *index == tensor).map(|(_, block)| *block)
-    }
-
-    /// Bytes held for unplanned inputs and outputs.
-    pub(super) fn staged_bytes(&self) -> usize {
-        self.staged.iter().map(|(_, block)| block.size_bytes).sum()
     }
 
     /// The block of a memory id.
@@ -306,6 +313,7 @@ impl Planned {
                 Some(block) => (block.address, block.size_bytes, block.space, true),
                 None => return,
             },
+            Storage::Missing => return,
         };
         // SAFETY:
         // * constants lie in the program, which the method keeps alive, and are bound read-only;
@@ -325,7 +333,7 @@ impl Planned {
         let failed = |error: QueueError| LoadError::queue(plan, "its memory plan", &error);
         let blocks: Vec<Carved> =
             self.buffers.iter().flatten().copied().chain(self.staged.iter().map(|entry| entry.1)).collect();
-        for block in blocks {
+        for block in blocks.into_iter().filter(|block| !block.space.is_host()) {
             self.holdings.zero(block).map_err(failed)?;
         }
         for (index, spec) in plan.tensors.iter().enumerate() {
@@ -359,7 +367,9 @@ impl Planned {
 
     /// Whether a tensor lies in this method's own buffer rather than in shared state.
     fn owns(&self, buffer: u32, tensor: &Tensor) -> bool {
-        let (Some(block), Some(address)) = (self.buffer(buffer as usize), tensor.address()) else { return false };
+        let (Some(block), Some(address)) = (self.buffer(buffer as usize), tensor.address()) else {
+            return false;
+        };
         let start = block.address.addr().get();
         (start..start + block.size_bytes).contains(&address.addr().get())
     }

@@ -11,10 +11,19 @@
 //! takes more from its user. Deliberately absent: memory. Kernels get tensors that are already placed.
 
 mod call;
+mod cells;
+mod conv;
+mod elementwise;
 mod error;
+mod indexing;
 mod matmul;
+mod number;
 mod numeric;
+mod pad;
 mod prim;
+mod rearrange;
+mod reduce;
+mod resample;
 mod schema;
 mod scratch;
 mod view;
@@ -23,6 +32,7 @@ mod walk;
 pub use call::{INT_LIST_MAX, IntItems, KernelCall, Scalar};
 pub use error::KernelError;
 pub(crate) use error::fail;
+pub(crate) use matmul::warm_up;
 pub use schema::Arg;
 pub use scratch::{Scratch, ScratchSource};
 
@@ -54,7 +64,27 @@ impl Kernel {
 }
 
 /// The tables of the families.
-const FAMILIES: &[&[Kernel]] = &[matmul::KERNELS, prim::KERNELS, view::KERNELS];
+#[rustfmt::skip]
+const FAMILIES: &[&[Kernel]] = &[
+    conv::KERNELS,
+    elementwise::ACTIVATION,
+    elementwise::BINARY,
+    elementwise::BITWISE,
+    elementwise::CAST,
+    elementwise::COMPARE,
+    elementwise::CREATE,
+    elementwise::RANDOM,
+    elementwise::SELECT,
+    elementwise::UNARY,
+    indexing::KERNELS,
+    matmul::KERNELS,
+    pad::KERNELS,
+    prim::KERNELS,
+    rearrange::KERNELS,
+    reduce::KERNELS,
+    resample::KERNELS,
+    view::KERNELS,
+];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()
