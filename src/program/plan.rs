@@ -125,7 +125,7 @@ impl Source<'_> {
                 let items = required!(value.tensor_list()?.ok_or_else(missing)?, items)?;
                 self.budget.charge::<ValueId>(items.len())?;
                 let span = self.budget.span(plan.lists.ids.len(), items.len())?;
-                for item in items.iter() {
+                for item in items {
                     let id = if item == -1 { ValueId::ABSENT } else { ValueId(row("value", item, count)?) };
                     plan.lists.ids.push(id);
                 }

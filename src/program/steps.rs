@@ -88,7 +88,7 @@ impl Source<'_> {
         self.budget.charge::<ValueId>(args.len())?;
         let span = self.budget.span(plan.lists.ids.len(), args.len())?;
         let count = plan.values.len();
-        for id in args.iter() {
+        for id in args {
             plan.lists.ids.push(ValueId(row("value", id, count)?));
         }
         Ok(span)
