@@ -123,9 +123,10 @@ impl Loader {
         let mut planned = Planned::take(program, plan, &spaces, &self.options, shared)?;
         let tables = fitting.make_tables(index, &kernels, &planned)?;
         planned.initialise(program, plan, &tables)?;
-        let temp = self.options.arenas.take(SpaceId::HOST, 0, name).map_err(|error| {
-            LoadError::refused(plan, "scratch", (SpaceId::HOST, 0, error.to_string()))
-        })?;
+        let temp =
+            self.options.arenas.take(SpaceId::HOST, 0, name).map_err(|error| {
+                LoadError::refused(plan, "scratch", (SpaceId::HOST, 0, error.to_string()))
+            })?;
         let delegates = fitting.load_delegates(&spaces, self.sharing())?;
         crate::kernel::warm_up();
         Ok(Method::new(Parts {
@@ -182,13 +183,14 @@ impl Fitting<'_> {
         let mut spaces = Vec::with_capacity(self.plan.buffers.len());
         for (index, buffer) in self.plan.buffers.iter().enumerate() {
             planned_bytes = planned_bytes.saturating_add(buffer.size_bytes);
-            let space = self.options.arenas.resolve(buffer.space).map_err(|missing| LoadError::MissingSpace {
-                method: self.method(),
-                buffer: index,
-                needed_bytes: buffer.size_bytes,
-                space: missing.id,
-                present: missing.to_string(),
-            })?;
+            let space =
+                self.options.arenas.resolve(buffer.space).map_err(|missing| LoadError::MissingSpace {
+                    method: self.method(),
+                    buffer: index,
+                    needed_bytes: buffer.size_bytes,
+                    space: missing.id,
+                    present: missing.to_string(),
+                })?;
             spaces.push(space);
         }
         let limit_bytes = self.options.max_planned_bytes;
@@ -259,7 +261,10 @@ impl Fitting<'_> {
                 let value = self.plan.value(id);
                 if !kind.accepts(&value) {
                     let (expected, got) = (kind.expected(), value.kind());
-                    return Err(wrong(format!("argument {index} {expected}"), format!("argument {index} {got}")));
+                    return Err(wrong(
+                        format!("argument {index} {expected}"),
+                        format!("argument {index} {got}"),
+                    ));
                 }
                 if kind.is_written() {
                     self.check_written(index, id, &wrong)?;

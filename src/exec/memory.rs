@@ -121,9 +121,7 @@ unsafe impl ScratchSource for Temp {
     fn allocate(&self, layout: Layout) -> Result<NonNull<u8>, KernelError> {
         match self.arena.allocate(layout) {
             Ok(block) => Ok(block.address()),
-            Err(error) => {
-                Err(KernelError::Scratch { asked_bytes: layout.size(), reason: error.to_string() })
-            }
+            Err(error) => Err(KernelError::Scratch { asked_bytes: layout.size(), reason: error.to_string() }),
         }
     }
 }

@@ -75,7 +75,8 @@ impl Method {
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { program, index, tables, planned, temp, delegates, changes_values, roles } = parts;
         let specs = program.methods()[index].tensors.iter().enumerate();
-        let supplied = specs.filter(|(_, spec)| spec.storage == Storage::Supplied).map(|(index, _)| index).collect();
+        let supplied =
+            specs.filter(|(_, spec)| spec.storage == Storage::Supplied).map(|(index, _)| index).collect();
         Self { delegates, tables, planned, temp, roles, changes_values, supplied, index, program }
     }
 
@@ -171,9 +172,16 @@ impl Method {
 
     /// Whether one input fits what the file declares.
     #[inline]
-    fn check_input(&self, plan: &MethodPlan, id: ValueId, input: &Input<'_>) -> Result<(), Box<InputProblem>> {
+    fn check_input(
+        &self,
+        plan: &MethodPlan,
+        id: ValueId,
+        input: &Input<'_>,
+    ) -> Result<(), Box<InputProblem>> {
         match (plan.value(id), input) {
-            (Value::Tensor(at), Input::Tensor(tensor)) => check_tensor(&self.tables.tensors()[at as usize], tensor),
+            (Value::Tensor(at), Input::Tensor(tensor)) => {
+                check_tensor(&self.tables.tensors()[at as usize], tensor)
+            }
             (value, input) => check_frozen(plan, value, input).map_err(Box::new),
         }
     }
@@ -185,11 +193,8 @@ impl Method {
             let at = at as usize;
             let (_, tensors, _) = self.tables.parts();
             let target = &mut tensors[at];
-            let wrong = |problem: InputProblem| ExecError::Input {
-                method: plan.name.to_string(),
-                index,
-                problem,
-            };
+            let wrong =
+                |problem: InputProblem| ExecError::Input { method: plan.name.to_string(), index, problem };
             target.resize(source.sizes()).map_err(|error| {
                 wrong(InputProblem::Kind { expected: "sizes that fit".into(), got: error.to_string() })
             })?;
@@ -226,7 +231,9 @@ impl Method {
                 method: plan.name.to_string(),
                 limit: INSTRUCTIONS_MAX,
             })?;
-            if downloading && !matches!(step, Step::Upload { .. } | Step::Download { .. } | Step::Delegate { .. }) {
+            if downloading
+                && !matches!(step, Step::Upload { .. } | Step::Download { .. } | Step::Delegate { .. })
+            {
                 self.planned.holdings.synchronize().map_err(|error| queue_error(plan, at, &error))?;
                 downloading = false;
             }
@@ -255,11 +262,13 @@ impl Method {
                     let space = device::space_of(values, tensors, args);
                     let queue = self.planned.holdings.queue(space).map(|queue| queue as _);
                     let mut call = DelegateCall::new(values, tensors, args, queue);
-                    self.delegates[delegate as usize].execute(&mut call).map_err(|error| ExecError::Delegate {
-                        method: plan.name.to_string(),
-                        instruction: at,
-                        id: plan.delegates[delegate as usize].id.to_string(),
-                        reason: error.to_string(),
+                    self.delegates[delegate as usize].execute(&mut call).map_err(|error| {
+                        ExecError::Delegate {
+                            method: plan.name.to_string(),
+                            instruction: at,
+                            id: plan.delegates[delegate as usize].id.to_string(),
+                            reason: error.to_string(),
+                        }
                     })?;
                 }
                 Step::Move { from, to } => values[to.index()] = values[from.index()],

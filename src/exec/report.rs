@@ -76,10 +76,9 @@ impl MemoryReport {
     /// [`super::LoadError`] where there is no such method.
     pub fn of_plan(program: &Program, name: &str, options: &LoadOptions) -> Result<Self, super::LoadError> {
         let plan = program.method(name)?;
-        let kernels: Option<Vec<Kernel>> =
-            (0..plan.operators.len() as u64).map(|operator| {
-                options.kernels.get(plan.operator(u32::try_from(operator).ok()?))
-            }).collect();
+        let kernels: Option<Vec<Kernel>> = (0..plan.operators.len() as u64)
+            .map(|operator| options.kernels.get(plan.operator(u32::try_from(operator).ok()?)))
+            .collect();
         Ok(Self::new(program, plan, kernels.as_deref(), options))
     }
 
@@ -91,7 +90,8 @@ impl MemoryReport {
         options: &LoadOptions,
     ) -> Self {
         let roles = kernels.map(|kernels| Roles::of(plan, kernels));
-        let live = kernels.zip(roles.as_ref()).and_then(|(kernels, roles)| live_buffers(plan, kernels, roles));
+        let live =
+            kernels.zip(roles.as_ref()).and_then(|(kernels, roles)| live_buffers(plan, kernels, roles));
         let space_of = |space: SpaceId| options.arenas.resolve(space).unwrap_or(space);
         let arenas: Vec<ArenaRow> = (plan.buffers.iter().enumerate().skip(1))
             .map(|(index, buffer)| ArenaRow {
@@ -174,9 +174,7 @@ fn staging_bytes(plan: &MethodPlan) -> usize {
 
 /// What lies in a buffer, in words: `inputs 0,1; output 0`, or a count of tensors.
 fn used_by(plan: &MethodPlan, buffer: usize) -> String {
-    let here = |tensor: usize| {
-        matches!(plan.tensors[tensor].storage, Storage::Planned { buffer: at, .. } if at as usize == buffer)
-    };
+    let here = |tensor: usize| matches!(plan.tensors[tensor].storage, Storage::Planned { buffer: at, .. } if at as usize == buffer);
     let listed = |ids: &[crate::value::ValueId], word: &str| {
         let mut found: Vec<String> = Vec::new();
         for (index, &id) in ids.iter().enumerate() {
@@ -248,7 +246,8 @@ impl fmt::Display for MemoryReport {
             0 => "none".into(),
             _ => {
                 let entries = self.state.iter();
-                let entries = entries.map(|(name, space, bytes)| format!("{name} {space} {}", readable(*bytes)));
+                let entries =
+                    entries.map(|(name, space, bytes)| format!("{name} {space} {}", readable(*bytes)));
                 entries.collect::<Vec<_>>().join(", ")
             }
         };
