@@ -151,7 +151,7 @@ pub struct DelegateLoad<'a> {
     /// The method's queue of `space`, to bring weights there; `None` on the host. Wait for it before the
     /// source of a copy goes.
     pub queue: Option<&'a mut (dyn Queue + 'static)>,
-    /// Methods with the same number here share named state and weights with each other.
+    /// Methods with the same number here share named state and weights with each other; 0 shares with none.
     pub sharing: usize,
     /// Which native code may run.
     pub native_code: &'a NativeCode,

@@ -11,10 +11,17 @@
 //! takes more from its user. Deliberately absent: memory. Kernels get tensors that are already placed.
 
 mod call;
+mod elementwise;
+mod conv;
 mod error;
+mod indexing;
 mod matmul;
+mod number;
 mod numeric;
+mod pad;
 mod prim;
+mod rearrange;
+mod resample;
 mod schema;
 mod scratch;
 mod view;
@@ -55,7 +62,26 @@ impl Kernel {
 }
 
 /// The tables of the families.
-const FAMILIES: &[&[Kernel]] = &[matmul::KERNELS, prim::KERNELS, view::KERNELS];
+#[rustfmt::skip]
+const FAMILIES: &[&[Kernel]] = &[
+    elementwise::ACTIVATION,
+    elementwise::BINARY,
+    elementwise::BITWISE,
+    elementwise::CAST,
+    elementwise::COMPARE,
+    elementwise::CREATE,
+    elementwise::RANDOM,
+    elementwise::SELECT,
+    elementwise::UNARY,
+    conv::KERNELS,
+    matmul::KERNELS,
+    prim::KERNELS,
+    view::KERNELS,
+    rearrange::KERNELS,
+    indexing::KERNELS,
+    pad::KERNELS,
+    resample::KERNELS,
+];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()

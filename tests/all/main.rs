@@ -1,8 +1,13 @@
-//! Every integration test, in one binary.
+//! The tests of Arenite, one module per behaviour, through the public API.
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
 
+mod arena_blocks;
+mod arena_set;
+mod space_contract;
 mod support;
 
+#[cfg(feature = "exec")]
+mod kernel_conv;
 #[cfg(feature = "exec")]
 mod kernel_elementwise;
 #[cfg(feature = "exec")]

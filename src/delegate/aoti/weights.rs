@@ -40,23 +40,30 @@ struct Address(NonNull<u8>);
 unsafe impl Send for Address {}
 
 impl Weights {
-    /// The weights that methods with this number share.
+    /// The weights that methods with this number share; 0 shares with none.
     pub(super) fn shared(
         arenas: &ArenaSet,
         space: SpaceId,
         sharing: usize,
     ) -> Result<Arc<Self>, DelegateError> {
+        if sharing == 0 {
+            return Self::new(arenas, space).map(Arc::new);
+        }
         let mut shared = SHARED.lock();
         let shared = shared.get_or_insert_default();
         if let Some(found) = shared.get(&(sharing, space)).and_then(Weak::upgrade) {
             return Ok(found);
         }
-        let arena = take(arenas, space, "constants")?;
-        let held = Mutex::new(Held { arena, constants: HashMap::new(), bytes: 0 });
-        let made = Arc::new(Self { space, held });
+        let made = Arc::new(Self::new(arenas, space)?);
         shared.retain(|_, weights| weights.strong_count() > 0);
         shared.insert((sharing, space), Arc::downgrade(&made));
         Ok(made)
+    }
+
+    fn new(arenas: &ArenaSet, space: SpaceId) -> Result<Self, DelegateError> {
+        let arena = take(arenas, space, "constants")?;
+        let held = Mutex::new(Held { arena, constants: HashMap::new(), bytes: 0 });
+        Ok(Self { space, held })
     }
 
     /// The constant with these bytes, brought here unless it is already. The queue must be waited for before
