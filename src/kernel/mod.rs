@@ -15,26 +15,23 @@ mod cells;
 mod conv;
 mod elementwise;
 mod error;
+mod exp;
 mod indexing;
 mod matmul;
+mod norm;
 mod number;
 mod numeric;
 mod pad;
+mod pool;
 mod prim;
 mod rearrange;
-mod exp;
-mod matmul;
-mod norm;
-mod numeric;
-mod pool;
 mod reduce;
 mod resample;
-mod prim;
 mod schema;
 mod scratch;
+mod softmax;
 mod view;
 mod walk;
-mod softmax;
 
 pub use call::{INT_LIST_MAX, IntItems, KernelCall, Scalar};
 pub use error::KernelError;
@@ -85,15 +82,16 @@ const FAMILIES: &[&[Kernel]] = &[
     elementwise::UNARY,
     indexing::KERNELS,
     matmul::KERNELS,
+    norm::KERNELS,
     pad::KERNELS,
+    pool::KERNELS,
     prim::KERNELS,
     rearrange::KERNELS,
     reduce::KERNELS,
     resample::KERNELS,
+    softmax::KERNELS,
     view::KERNELS,
 ];
-const FAMILIES: &[&[Kernel]] = &[matmul::KERNELS, prim::KERNELS, view::KERNELS];
-const FAMILIES: &[&[Kernel]] = &[conv::KERNELS, matmul::KERNELS, norm::KERNELS, pool::KERNELS, reduce::KERNELS, softmax::KERNELS];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()

@@ -12,6 +12,8 @@
 //! out, so that the same code serves memory the CPU cannot reach.
 
 mod block;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod error;
 mod fail_nth;
 mod forward;

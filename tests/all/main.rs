@@ -6,10 +6,6 @@ mod arena_set;
 mod space_contract;
 mod support;
 
-mod arena_blocks;
-mod arena_set;
-mod space_contract;
-
 #[cfg(feature = "exec")]
 mod kernel_conv;
 #[cfg(feature = "exec")]
