@@ -1,6 +1,7 @@
 //! Arenas over any space: blocks, resets, trimming, figures.
 
-use crate::support::{FakeDevice, Numbers};
+use crate::support::fake_device::FakeDevice;
+use crate::support::numbers::Numbers;
 use arenite::{Arena, Block, HostSpace, Limited, MemorySpace, Recording};
 use core::alloc::Layout;
 

@@ -11,6 +11,24 @@ mod kernel_conv;
 #[cfg(feature = "exec")]
 mod kernel_elementwise;
 #[cfg(feature = "exec")]
+mod kernel_indexing;
+#[cfg(feature = "exec")]
 mod kernel_matmul;
 #[cfg(feature = "exec")]
+mod kernel_pad;
+#[cfg(feature = "exec")]
+mod kernel_prim;
+#[cfg(feature = "exec")]
+mod kernel_rearrange;
+#[cfg(feature = "exec")]
+mod kernel_view;
+#[cfg(feature = "exec")]
 mod method_runs;
+#[cfg(feature = "exec")]
+mod program_broken;
+#[cfg(feature = "exec")]
+mod program_data_files;
+#[cfg(feature = "exec")]
+mod program_reads;
+#[cfg(feature = "exec")]
+mod program_rejects;

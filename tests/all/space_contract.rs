@@ -1,6 +1,7 @@
 //! What every memory space promises, stamped onto every space and wrapper.
 
-use crate::support::{FakeDevice, Numbers};
+use crate::support::fake_device::FakeDevice;
+use crate::support::numbers::Numbers;
 use arenite::{AllocErrorKind, Block, FailNth, HostSpace, Limited, MemorySpace, Recording};
 use core::alloc::Layout;
 use std::sync::Arc;
