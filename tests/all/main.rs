@@ -23,6 +23,10 @@ mod kernel_rearrange;
 #[cfg(feature = "exec")]
 mod kernel_view;
 #[cfg(feature = "exec")]
+mod method_hostile;
+#[cfg(feature = "exec")]
+mod method_plans;
+#[cfg(feature = "exec")]
 mod method_runs;
 #[cfg(feature = "exec")]
 mod program_broken;

@@ -9,6 +9,8 @@ pub mod golden;
 #[cfg(feature = "exec")]
 pub mod kernel;
 #[cfg(feature = "exec")]
+pub mod method;
+#[cfg(feature = "exec")]
 pub mod npz;
 #[cfg(feature = "exec")]
 pub mod program;
