@@ -286,7 +286,7 @@ impl SpacePool {
             .flatten()
             .map(|owner| OwnerReport { owner: owner.label.as_str().to_owned(), bytes: owner.bytes })
             .collect();
-        owners.sort_by(|a, b| b.bytes.cmp(&a.bytes));
+        owners.sort_by_key(|owner| core::cmp::Reverse(owner.bytes));
         SpaceReport {
             id: self.id,
             limit_bytes: self.limit_bytes,

@@ -4,6 +4,9 @@
 mod support;
 
 mod arena_blocks;
+mod arena_compile_fail;
+mod arena_out_of_memory;
+mod arena_properties;
 mod arena_set;
 mod space_contract;
 

@@ -4,6 +4,7 @@
 pub mod fake_device;
 #[cfg(feature = "exec")]
 pub mod kernel;
+pub mod memory;
 #[cfg(feature = "exec")]
 pub mod npz;
 pub mod numbers;
