@@ -64,6 +64,13 @@ const RESERVE_BYTES: usize = 64 << 30;
 /// assert_eq!(arena.stats().live_bytes, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+/// One thread at a time allocates from an arena; it may be sent to another, not shared:
+/// ```compile_fail,E0277
+/// let arena = arenite::Arena::new(arenite::HostSpace::new());
+/// std::thread::scope(|threads| {
+///     threads.spawn(|| { arena.alloc(7); });
+/// });
+/// ```
 #[doc(alias = "region")]
 #[doc(alias = "zone")]
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports, reason = "each feature set uses a part")]
 
 pub mod fake_device;
+pub mod memory;
 pub mod numbers;
 
 #[cfg(feature = "exec")]
