@@ -158,6 +158,11 @@ impl Method {
         done.map(|()| outputs)
     }
 
+    /// What the last run left, once more. What was in memory of the caller is there no longer.
+    pub fn outputs(&mut self) -> Outputs<'_> {
+        Outputs { method: self }
+    }
+
     fn name_owned(&self) -> String {
         self.name().to_string()
     }
