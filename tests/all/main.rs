@@ -2,6 +2,9 @@
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
 
 mod arena_blocks;
+mod arena_compile_fail;
+mod arena_out_of_memory;
+mod arena_properties;
 mod arena_set;
 mod space_contract;
 mod support;
@@ -22,6 +25,10 @@ mod kernel_prim;
 mod kernel_rearrange;
 #[cfg(feature = "exec")]
 mod kernel_view;
+#[cfg(feature = "exec")]
+mod method_hostile;
+#[cfg(feature = "exec")]
+mod method_plans;
 #[cfg(feature = "exec")]
 mod method_runs;
 #[cfg(feature = "exec")]

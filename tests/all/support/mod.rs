@@ -2,12 +2,15 @@
 #![allow(dead_code, unused_imports, reason = "each feature set uses a part")]
 
 pub mod fake_device;
+pub mod memory;
 pub mod numbers;
 
 #[cfg(feature = "exec")]
 pub mod golden;
 #[cfg(feature = "exec")]
 pub mod kernel;
+#[cfg(feature = "exec")]
+pub mod method;
 #[cfg(feature = "exec")]
 pub mod npz;
 #[cfg(feature = "exec")]
