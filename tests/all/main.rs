@@ -4,6 +4,7 @@
 mod support;
 
 mod arena_blocks;
+mod arena_cases;
 mod arena_compile_fail;
 mod arena_out_of_memory;
 mod arena_properties;
