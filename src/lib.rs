@@ -7,6 +7,8 @@ pub mod space;
 #[cfg(feature = "exec")]
 pub mod delegate;
 #[cfg(feature = "exec")]
+pub mod exec;
+#[cfg(feature = "exec")]
 pub mod kernel;
 #[cfg(feature = "exec")]
 pub mod program;
@@ -16,8 +18,8 @@ pub mod tensor;
 pub mod value;
 
 pub use arena::{
-    Arena, ArenaSet, ArenaSetBuilder, ArenaSetReport, ArenaStats, Checkpoint, MissingSpace, OwnerReport,
-    PooledArena, Scope, ScopeGuard, SpaceReport,
+    Arena, ArenaSet, ArenaSetBuilder, ArenaSetReport, ArenaStats, Checkpoint, MissingSpace, OpenSpace,
+    OwnerReport, PooledArena, Scope, ScopeGuard, SpaceReport,
 };
 pub use space::{
     AllocError, AllocErrorKind, Block, FailNth, HostAccessible, HostSpace, HostStats, LimitSource, Limited,

@@ -29,7 +29,7 @@ mod typed;
 
 pub use scope::{Checkpoint, Scope, ScopeGuard};
 pub use set::{
-    ArenaSet, ArenaSetBuilder, ArenaSetReport, MissingSpace, OwnerReport, PooledArena, SpaceReport,
+    ArenaSet, ArenaSetBuilder, ArenaSetReport, MissingSpace, OpenSpace, OwnerReport, PooledArena, SpaceReport,
 };
 pub use stats::ArenaStats;
 

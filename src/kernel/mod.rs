@@ -11,12 +11,25 @@
 //! takes more from its user. Deliberately absent: memory. Kernels get tensors that are already placed.
 
 mod call;
+mod cells;
+mod conv;
+mod elementwise;
 mod error;
+mod exp;
+mod indexing;
 mod matmul;
+mod norm;
+mod number;
 mod numeric;
+mod pad;
+mod pool;
 mod prim;
+mod rearrange;
+mod reduce;
+mod resample;
 mod schema;
 mod scratch;
+mod softmax;
 mod view;
 mod walk;
 
@@ -55,7 +68,30 @@ impl Kernel {
 }
 
 /// The tables of the families.
-const FAMILIES: &[&[Kernel]] = &[matmul::KERNELS, prim::KERNELS, view::KERNELS];
+#[rustfmt::skip]
+const FAMILIES: &[&[Kernel]] = &[
+    conv::KERNELS,
+    elementwise::ACTIVATION,
+    elementwise::BINARY,
+    elementwise::BITWISE,
+    elementwise::CAST,
+    elementwise::COMPARE,
+    elementwise::CREATE,
+    elementwise::RANDOM,
+    elementwise::SELECT,
+    elementwise::UNARY,
+    indexing::KERNELS,
+    matmul::KERNELS,
+    norm::KERNELS,
+    pad::KERNELS,
+    pool::KERNELS,
+    prim::KERNELS,
+    rearrange::KERNELS,
+    reduce::KERNELS,
+    resample::KERNELS,
+    softmax::KERNELS,
+    view::KERNELS,
+];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()

@@ -12,6 +12,8 @@
 //! out, so that the same code serves memory the CPU cannot reach.
 
 mod block;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod error;
 mod fail_nth;
 mod forward;
@@ -57,6 +59,14 @@ pub unsafe trait MemorySpace: Send + Sync + fmt::Debug {
 
     /// Whether the CPU reads and writes its blocks directly.
     fn host_accessible(&self) -> bool;
+
+    /// A queue for work on this space's memory; `None` where the CPU does such work itself.
+    ///
+    /// # Errors
+    /// [`QueueError`] where the device refuses.
+    fn open_queue(&self) -> Result<Option<Box<dyn Queue>>, QueueError> {
+        Ok(None)
+    }
 
     /// An exact block for `layout`. A layout of no bytes is allowed and costs nothing.
     ///
