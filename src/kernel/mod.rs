@@ -48,7 +48,8 @@ pub struct Kernel {
 }
 
 /// The tables of the families.
-const FAMILIES: &[&[Kernel]] = &[conv::KERNELS, matmul::KERNELS, norm::KERNELS, pool::KERNELS, reduce::KERNELS, softmax::KERNELS];
+const FAMILIES: &[&[Kernel]] =
+    &[conv::KERNELS, matmul::KERNELS, norm::KERNELS, pool::KERNELS, reduce::KERNELS, softmax::KERNELS];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()

@@ -121,7 +121,12 @@ fn check_kinds(name: &str, call: &KernelCall<'_>, others: &[usize]) -> Result<DT
 }
 
 /// Checks the sizes of a parameter, and that it is row-major.
-fn check_parameter(name: &str, call: &KernelCall<'_>, index: usize, sizes: &[usize]) -> Result<(), KernelError> {
+fn check_parameter(
+    name: &str,
+    call: &KernelCall<'_>,
+    index: usize,
+    sizes: &[usize],
+) -> Result<(), KernelError> {
     let Some(tensor) = call.optional_tensor(index)? else { return Ok(()) };
     if tensor.sizes() != sizes {
         fail!(
@@ -186,7 +191,13 @@ fn at<T: Numeric>(cells: Option<&[ReadCell<T>]>, index: usize, default: f64) -> 
 
 /// Writes `x · scale + shift` for a run.
 #[inline(always)]
-fn affine<T: Numeric<Acc: Float>>(from: &[ReadCell<T>], to: &[Cell<T>], mean: T::Acc, scale: T::Acc, shift: T::Acc) {
+fn affine<T: Numeric<Acc: Float>>(
+    from: &[ReadCell<T>],
+    to: &[Cell<T>],
+    mean: T::Acc,
+    scale: T::Acc,
+    shift: T::Acc,
+) {
     for (slot, cell) in to.iter().zip(from) {
         slot.set(T::narrow((cell.get().widen() - mean) * scale + shift));
     }
@@ -269,7 +280,8 @@ impl<'a, A: Float> Scales<'a, A> {
         scratch: Scratch<'a>,
         of: impl Fn(usize) -> (f64, f64, f64),
     ) -> Result<Self, KernelError> {
-        let [means, scales, shifts] = [scratch.zeroed::<A>(count), scratch.zeroed(count), scratch.zeroed(count)];
+        let [means, scales, shifts] =
+            [scratch.zeroed::<A>(count), scratch.zeroed(count), scratch.zeroed(count)];
         let (means, scales, shifts) = (means?, scales?, shifts?);
         for channel in 0..count {
             let (mean, scale, shift) = of(channel);
@@ -353,7 +365,8 @@ fn layer_norm(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     let shape = call.ints(1)?;
     let sizes = copied(call.tensor(0)?.sizes());
     let lead = sizes.len().checked_sub(shape.len()).filter(|&lead| {
-        !shape.is_empty() && sizes[lead..].iter().zip(&*shape).all(|(&size, &item)| i64::try_from(size) == Ok(item))
+        !shape.is_empty()
+            && sizes[lead..].iter().zip(&*shape).all(|(&size, &item)| i64::try_from(size) == Ok(item))
     });
     let Some(lead) = lead else {
         fail!(

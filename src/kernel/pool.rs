@@ -253,7 +253,11 @@ fn adaptive_avg_pool2d(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     let sizes = out_sizes(call.tensor(0)?, rows, cols);
     call.resize(OUT, &sizes)?;
     if call.tensor(OUT)?.numel() > 0 && (input[2] == 0 || input[3] == 0) {
-        fail!(Shape, "{NAME}: input is {}, expected rows and columns", display_sizes(call.tensor(0)?.sizes()));
+        fail!(
+            Shape,
+            "{NAME}: input is {}, expected rows and columns",
+            display_sizes(call.tensor(0)?.sizes())
+        );
     }
     let dtype = check_kinds(NAME, call.tensor(0)?, call.tensor(OUT)?)?;
     // Windows that cover the input evenly, overlapping where they must.
@@ -303,7 +307,11 @@ fn max_pool2d(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     with_numeric!(real, dtype, NAME, T => maximum::<T>(call, NAME, [rows, cols]))
 }
 
-fn maximum<T: Numeric>(call: &KernelCall<'_>, name: &str, [rows, cols]: [Axis; 2]) -> Result<(), KernelError> {
+fn maximum<T: Numeric>(
+    call: &KernelCall<'_>,
+    name: &str,
+    [rows, cols]: [Axis; 2],
+) -> Result<(), KernelError> {
     let (source, target, places) = (call.tensor(0)?, call.tensor(6)?, call.tensor(7)?);
     let (input, result, place) = (image(name, source)?, image(name, target)?, image(name, places)?);
     let over = if meet(source, target) { target } else { places };

@@ -87,6 +87,9 @@ where
     let (input, out) = (call.tensor(0)?, call.tensor(3)?);
     let plan = Plan::new(input, out, reduced, true, true);
     let len = plan.group_len();
+    if out.numel() == 0 {
+        return Ok(());
+    }
     let to_cells = cells_to_write::<T>(out, 3)?;
     let step = out.strides().get(dim).copied().unwrap_or(1);
     // Lines are written where they were read, if both lie alike; else a copy is read.
@@ -139,22 +142,22 @@ fn normalise<T: Exponential, const LOG: bool>(line: &mut [T]) {
         let log = sum.logarithm();
         line.iter_mut().for_each(|value| *value = (*value - most) - log);
     } else {
-        let sum = fold(line, T::default(), |a, b| a + b, |value| {
-            *value = (*value - most).exponential();
-            *value
-        });
+        let sum = fold(
+            line,
+            T::default(),
+            |a, b| a + b,
+            |value| {
+                *value = (*value - most).exponential();
+                *value
+            },
+        );
         let scale = T::ONE / sum;
         line.iter_mut().for_each(|value| *value = *value * scale);
     }
 }
 
 #[inline(always)]
-fn fold<T: Float>(
-    line: &mut [T],
-    start: T,
-    join: impl Fn(T, T) -> T,
-    map: impl Fn(&mut T) -> T,
-) -> T {
+fn fold<T: Float>(line: &mut [T], start: T, join: impl Fn(T, T) -> T, map: impl Fn(&mut T) -> T) -> T {
     let mut lanes = [start; LANES];
     let (chunks, rest) = line.as_chunks_mut::<LANES>();
     for chunk in chunks {
