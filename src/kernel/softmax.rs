@@ -11,7 +11,7 @@
 //! Deliberately absent: `half_to_float`, which exporters never set on a CPU.
 
 use super::cells::{apart, cells_to_write};
-use super::exp::exp_f32;
+use super::elementwise::exp;
 use super::numeric::{Float, Numeric, vectorised, with_numeric};
 use super::reduce::{Plan, Reduced, wrap};
 use super::{Arg, Kernel, KernelCall, KernelError, fail};
@@ -41,7 +41,7 @@ trait Exponential: Float {
 impl Exponential for f32 {
     #[inline(always)]
     fn exponential(self) -> Self {
-        exp_f32(self)
+        exp(self)
     }
     fn logarithm(self) -> Self {
         self.ln()

@@ -22,16 +22,17 @@ mod kernel_matmul;
 #[cfg(feature = "exec")]
 mod kernel_norm;
 #[cfg(feature = "exec")]
-mod kernel_pool;
-#[cfg(feature = "exec")]
-mod kernel_reduce;
-#[cfg(feature = "exec")]
-mod kernel_softmax;
 mod kernel_pad;
+#[cfg(feature = "exec")]
+mod kernel_pool;
 #[cfg(feature = "exec")]
 mod kernel_prim;
 #[cfg(feature = "exec")]
 mod kernel_rearrange;
+#[cfg(feature = "exec")]
+mod kernel_reduce;
+#[cfg(feature = "exec")]
+mod kernel_softmax;
 #[cfg(feature = "exec")]
 mod kernel_view;
 #[cfg(feature = "exec")]
