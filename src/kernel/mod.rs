@@ -15,7 +15,6 @@ mod cells;
 mod conv;
 mod elementwise;
 mod error;
-mod exp;
 mod indexing;
 mod matmul;
 mod norm;
@@ -68,6 +67,8 @@ impl Kernel {
 }
 
 /// The tables of the families.
+const FAMILIES: &[&[Kernel]] =
+    &[conv::KERNELS, matmul::KERNELS, norm::KERNELS, pool::KERNELS, reduce::KERNELS, softmax::KERNELS];
 #[rustfmt::skip]
 const FAMILIES: &[&[Kernel]] = &[
     conv::KERNELS,

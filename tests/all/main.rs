@@ -11,6 +11,8 @@ mod space_contract;
 mod support;
 
 #[cfg(feature = "exec")]
+mod golden;
+#[cfg(feature = "exec")]
 mod kernel_conv;
 #[cfg(feature = "exec")]
 mod kernel_elementwise;
@@ -19,11 +21,19 @@ mod kernel_indexing;
 #[cfg(feature = "exec")]
 mod kernel_matmul;
 #[cfg(feature = "exec")]
+mod kernel_norm;
+#[cfg(feature = "exec")]
 mod kernel_pad;
+#[cfg(feature = "exec")]
+mod kernel_pool;
 #[cfg(feature = "exec")]
 mod kernel_prim;
 #[cfg(feature = "exec")]
 mod kernel_rearrange;
+#[cfg(feature = "exec")]
+mod kernel_reduce;
+#[cfg(feature = "exec")]
+mod kernel_softmax;
 #[cfg(feature = "exec")]
 mod kernel_view;
 #[cfg(feature = "exec")]
