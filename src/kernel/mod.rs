@@ -11,8 +11,8 @@
 //! takes more from its user. Deliberately absent: memory. Kernels get tensors that are already placed.
 
 mod call;
-mod elementwise;
 mod conv;
+mod elementwise;
 mod error;
 mod indexing;
 mod matmul;

@@ -19,9 +19,9 @@ mod fail_nth;
 mod forward;
 mod host;
 mod id;
-mod queue;
 mod limited;
 mod pages;
+mod queue;
 mod recording;
 
 pub use block::Block;
@@ -29,8 +29,8 @@ pub use error::{AllocError, AllocErrorKind, LimitSource};
 pub use fail_nth::FailNth;
 pub use host::{HostSpace, HostStats};
 pub use id::{NAME_LEN_MAX, ParseSpaceIdError, SpaceId};
-pub use queue::{GraphId, Piece, Queue, QueueError};
 pub use limited::Limited;
+pub use queue::{GraphId, Piece, Queue, QueueError};
 pub use recording::{Recording, SpaceCounts};
 
 use core::alloc::Layout;
