@@ -29,7 +29,7 @@ mod typed;
 
 pub use scope::{Checkpoint, Scope, ScopeGuard};
 pub use set::{
-    ArenaSet, ArenaSetBuilder, ArenaSetReport, MissingSpace, OwnerReport, PooledArena, SpaceReport,
+    ArenaSet, ArenaSetBuilder, ArenaSetReport, MissingSpace, OpenSpace, OwnerReport, PooledArena, SpaceReport,
 };
 pub use stats::ArenaStats;
 
@@ -63,6 +63,13 @@ const RESERVE_BYTES: usize = 64 << 30;
 /// arena.reset();                            // O(1), keeps the memory
 /// assert_eq!(arena.stats().live_bytes, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+/// One thread at a time allocates from an arena; it may be sent to another, not shared:
+/// ```compile_fail,E0277
+/// let arena = arenite::Arena::new(arenite::HostSpace::new());
+/// std::thread::scope(|threads| {
+///     threads.spawn(|| { arena.alloc(7); });
+/// });
 /// ```
 #[doc(alias = "region")]
 #[doc(alias = "zone")]

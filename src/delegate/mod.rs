@@ -198,3 +198,10 @@ pub struct DelegateState {
     /// Where it is.
     pub space: SpaceId,
 }
+
+impl DelegateState {
+    /// The bytes of all elements.
+    pub fn size_bytes(&self) -> usize {
+        self.sizes.iter().product::<usize>() * self.dtype.size_bytes()
+    }
+}

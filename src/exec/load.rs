@@ -138,6 +138,7 @@ impl Loader {
             delegates,
             changes_values: changes_values(plan, &kernels),
             roles,
+            options: self.options.clone(),
         }))
     }
 

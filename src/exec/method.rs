@@ -12,8 +12,10 @@
 use super::device;
 use super::error::{ExecError, InputProblem};
 use super::input::{Input, Output, TensorInput};
+use super::load::LoadOptions;
 use super::memory::{Tables, Temp};
 use super::planned::Planned;
+use super::report::MemoryReport;
 use super::state::Roles;
 use super::step::Step;
 use crate::delegate::{DelegateCall, LoadedDelegate};
@@ -43,6 +45,7 @@ pub(super) struct Parts {
     pub(super) delegates: Vec<Box<dyn LoadedDelegate>>,
     pub(super) changes_values: bool,
     pub(super) roles: Roles,
+    pub(super) options: LoadOptions,
 }
 
 /// A method of a program, with its memory.
@@ -59,6 +62,7 @@ pub struct Method {
     /// Tensors without planned memory: bound for one run.
     supplied: Box<[usize]>,
     index: usize,
+    options: LoadOptions,
     program: Arc<Program>,
 }
 
@@ -73,11 +77,12 @@ impl core::fmt::Debug for Method {
 
 impl Method {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { program, index, tables, planned, temp, delegates, changes_values, roles } = parts;
+        let Parts { program, index, tables, planned, temp, delegates, changes_values, roles, options } =
+            parts;
         let specs = program.methods()[index].tensors.iter().enumerate();
         let supplied =
             specs.filter(|(_, spec)| spec.storage == Storage::Supplied).map(|(index, _)| index).collect();
-        Self { delegates, tables, planned, temp, roles, changes_values, supplied, index, program }
+        Self { delegates, tables, planned, temp, roles, changes_values, supplied, index, options, program }
     }
 
     /// The name.
@@ -95,20 +100,22 @@ impl Method {
         &self.program.methods()[self.index]
     }
 
-    pub(super) fn planned(&self) -> &Planned {
-        &self.planned
-    }
-
-    pub(super) fn roles(&self) -> &Roles {
-        &self.roles
+    /// What it was loaded with.
+    pub fn options(&self) -> &LoadOptions {
+        &self.options
     }
 
     pub(super) fn delegates(&self) -> &[Box<dyn LoadedDelegate>] {
         &self.delegates
     }
 
-    /// Host bytes of the method's own tables, and the most that a kernel's scratch took.
-    pub(super) fn overhead_bytes(&self) -> (usize, usize) {
+    /// Where its bytes are.
+    pub fn memory_report(&self) -> MemoryReport {
+        MemoryReport::of_method(self)
+    }
+
+    /// Host bytes of the method's own tables, and the most that a kernel's scratch ever took.
+    pub fn overhead_bytes(&self) -> (usize, usize) {
         (self.tables.size_bytes(), self.temp.peak_bytes())
     }
 
@@ -140,7 +147,7 @@ impl Method {
             self.tables.parts().0.copy_from_slice(&plan.values);
         }
         // Outputs unbinds what the caller lent, also where a run fails.
-        let mut outputs = Outputs { method: self };
+        let outputs = Outputs { method: self };
         outputs.method.give_inputs(plan, inputs)?;
         let done = outputs.method.run(plan);
         if done.is_err() {
@@ -149,6 +156,11 @@ impl Method {
         }
         outputs.method.temp.reset();
         done.map(|()| outputs)
+    }
+
+    /// What the last run left, once more. What was in memory of the caller is there no longer.
+    pub fn outputs(&mut self) -> Outputs<'_> {
+        Outputs { method: self }
     }
 
     fn name_owned(&self) -> String {

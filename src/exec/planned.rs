@@ -276,11 +276,6 @@ impl Planned {
         self.staged.iter().find(|(index, _)| *index == tensor).map(|(_, block)| *block)
     }
 
-    /// Bytes held for unplanned inputs and outputs.
-    pub(super) fn staged_bytes(&self) -> usize {
-        self.staged.iter().map(|(_, block)| block.size_bytes).sum()
-    }
-
     /// The block of a memory id.
     pub(super) fn buffer(&self, id: usize) -> Option<Carved> {
         self.buffers.get(id).copied().flatten()

@@ -11,19 +11,25 @@
 //! takes more from its user. Deliberately absent: memory. Kernels get tensors that are already placed.
 
 mod call;
+mod cells;
 mod conv;
 mod elementwise;
 mod error;
+mod exp;
 mod indexing;
 mod matmul;
+mod norm;
 mod number;
 mod numeric;
 mod pad;
+mod pool;
 mod prim;
 mod rearrange;
+mod reduce;
 mod resample;
 mod schema;
 mod scratch;
+mod softmax;
 mod view;
 mod walk;
 
@@ -64,6 +70,7 @@ impl Kernel {
 /// The tables of the families.
 #[rustfmt::skip]
 const FAMILIES: &[&[Kernel]] = &[
+    conv::KERNELS,
     elementwise::ACTIVATION,
     elementwise::BINARY,
     elementwise::BITWISE,
@@ -73,14 +80,17 @@ const FAMILIES: &[&[Kernel]] = &[
     elementwise::RANDOM,
     elementwise::SELECT,
     elementwise::UNARY,
-    conv::KERNELS,
-    matmul::KERNELS,
-    prim::KERNELS,
-    view::KERNELS,
-    rearrange::KERNELS,
     indexing::KERNELS,
+    matmul::KERNELS,
+    norm::KERNELS,
     pad::KERNELS,
+    pool::KERNELS,
+    prim::KERNELS,
+    rearrange::KERNELS,
+    reduce::KERNELS,
     resample::KERNELS,
+    softmax::KERNELS,
+    view::KERNELS,
 ];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {

@@ -2,6 +2,9 @@
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
 
 mod arena_blocks;
+mod arena_compile_fail;
+mod arena_out_of_memory;
+mod arena_properties;
 mod arena_set;
 mod space_contract;
 mod support;
@@ -13,6 +16,28 @@ mod kernel_conv;
 #[cfg(feature = "exec")]
 mod kernel_elementwise;
 #[cfg(feature = "exec")]
+mod kernel_indexing;
+#[cfg(feature = "exec")]
 mod kernel_matmul;
 #[cfg(feature = "exec")]
+mod kernel_pad;
+#[cfg(feature = "exec")]
+mod kernel_prim;
+#[cfg(feature = "exec")]
+mod kernel_rearrange;
+#[cfg(feature = "exec")]
+mod kernel_view;
+#[cfg(feature = "exec")]
+mod method_hostile;
+#[cfg(feature = "exec")]
+mod method_plans;
+#[cfg(feature = "exec")]
 mod method_runs;
+#[cfg(feature = "exec")]
+mod program_broken;
+#[cfg(feature = "exec")]
+mod program_data_files;
+#[cfg(feature = "exec")]
+mod program_reads;
+#[cfg(feature = "exec")]
+mod program_rejects;

@@ -21,7 +21,8 @@ mod direct;
 mod geometry;
 mod patches;
 
-use super::matmul::{Gemm, apart, cells_of, cells_to_write, scratch_cells};
+use super::cells::{apart, cells_of, cells_to_write};
+use super::matmul::{Gemm, scratch_cells};
 use super::numeric::{Accumulator, Numeric, with_numeric};
 use super::{Arg, Kernel, KernelCall, KernelError, Scratch, fail};
 use crate::tensor::ReadCell;
@@ -88,7 +89,8 @@ trait Convolve: Numeric {
 
 fn compute<T: Convolve>(call: &KernelCall<'_>, shape: &Geometry) -> Result<(), KernelError> {
     let scratch = call.scratch();
-    let out = cells_to_write::<T>(call.tensor(OUT)?)?;
+    let target = call.tensor(OUT)?;
+    let out = cells_to_write::<T>(target, OUT)?;
     if out.is_empty() {
         return Ok(());
     }
@@ -97,15 +99,15 @@ fn compute<T: Convolve>(call: &KernelCall<'_>, shape: &Geometry) -> Result<(), K
         Some(tensor) => {
             let values = T::accumulators(scratch, tensor.numel())?;
             with_numeric!(any, tensor.dtype(), "convolution: bias", B => {
-                for (slot, cell) in values.iter_mut().zip(cells_of::<B>(tensor)?) {
+                for (slot, cell) in values.iter_mut().zip(cells_of::<B>(tensor, 2)?) {
                     *slot = T::Acc::from_f64(cell.get().to_f64());
                 }
             });
             Some(&*values)
         }
     };
-    let input = apart::<T>(call.tensor(0)?, out, scratch)?;
-    let weight = apart::<T>(call.tensor(1)?, out, scratch)?;
+    let input = apart::<T>(call.tensor(0)?, 0, target, scratch)?;
+    let weight = apart::<T>(call.tensor(1)?, 1, target, scratch)?;
     T::convolve(&Cells { input, weight, bias, out }, shape, scratch)
 }
 

@@ -2,11 +2,11 @@
 //! Arithmetic of two operands: `add`, `mul`, `div`, `pow` and their like, with a tensor or a number.
 
 use super::convert::{Compute, Wide};
-use super::engine::{map1, map2, run};
+use super::engine::{map1, map2, run, run_quick};
 use super::real::{Real, Ring};
 use super::rules::{
-    by_class, by_class_or_complex, check_float, check_not_bool, check_out, check_scalar_fits, float_of,
-    promote_scalar, promote_tensors,
+    by_class, by_class_or_complex, check_factor, check_float, check_not_bool, check_out, float_of,
+    promote_scalar, promote_tensors, rounded_to,
 };
 use super::{TENSOR_SCALAR, TENSOR_TENSOR, row};
 use crate::kernel::{Arg, Kernel, KernelCall, KernelError, Scalar, fail};
@@ -109,6 +109,7 @@ fn right_scalar<Op: Binary>(call: &mut KernelCall<'_>, op: Op, out: usize) -> Re
         check_not_bool(common, Op::NAME)?;
     }
     check_out(call, common, out)?;
+    let scalar = rounded_to(common, scalar);
     by_class!(common, C => {
         let b = C::of_scalar(scalar);
         if Op::DIVIDES && C::DTYPE == DType::Int64 && b == C::ZERO {
@@ -121,6 +122,9 @@ fn right_scalar<Op: Binary>(call: &mut KernelCall<'_>, op: Op, out: usize) -> Re
 /// `self + alpha · other`; complex operands only where all are of one kind.
 fn add(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     let alpha = call.scalar(2)?;
+    if alpha == Scalar::Int(1) && run_quick(call, [0, 1], 3, |a, b| a + b)? {
+        return Ok(());
+    }
     let common = sum_kind(call, alpha)?;
     if alpha.to_f64() == 1.0 {
         return by_class_or_complex!(common, C => run::<C, 2>(call, [0, 1], 3, common, map2(C::plus)));
@@ -133,6 +137,9 @@ fn add(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
 
 fn sub(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     let alpha = call.scalar(2)?;
+    if alpha == Scalar::Int(1) && run_quick(call, [0, 1], 3, |a, b| a - b)? {
+        return Ok(());
+    }
     let common = sum_kind(call, alpha)?;
     check_not_bool(common, "subtraction")?;
     if alpha.to_f64() == 1.0 {
@@ -146,7 +153,7 @@ fn sub(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
 
 fn sum_kind(call: &KernelCall<'_>, alpha: Scalar) -> Result<DType, KernelError> {
     let common = promote_tensors(call, 0, 1)?;
-    check_scalar_fits(alpha, common, "alpha")?;
+    check_factor(alpha, common, "alpha")?;
     check_out(call, common, 3)?;
     Ok(common)
 }
@@ -155,7 +162,7 @@ fn sum_kind(call: &KernelCall<'_>, alpha: Scalar) -> Result<DType, KernelError> 
 fn scalar_sum(call: &KernelCall<'_>) -> Result<(DType, Scalar, Scalar), KernelError> {
     let (scalar, alpha) = (call.scalar(1)?, call.scalar(2)?);
     let common = promote_scalar(call.tensor(0)?.dtype(), scalar);
-    check_scalar_fits(alpha, common, "alpha")?;
+    check_factor(alpha, common, "alpha")?;
     check_out(call, common, 3)?;
     Ok((common, scalar, alpha))
 }
@@ -188,6 +195,9 @@ fn rsub_scalar(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
 }
 
 fn mul(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
+    if run_quick(call, [0, 1], 2, |a, b| a * b)? {
+        return Ok(());
+    }
     let common = promote_tensors(call, 0, 1)?;
     check_out(call, common, 2)?;
     by_class_or_complex!(common, C => run::<C, 2>(call, [0, 1], 2, common, map2(C::times)))
@@ -225,6 +235,9 @@ macro_rules! by_float {
 
 /// True division: integers are divided as `float32`, and the output may be any float kind.
 fn div(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
+    if run_quick(call, [0, 1], 2, |a, b| a / b)? {
+        return Ok(());
+    }
     let common = float_of(promote_tensors(call, 0, 1)?);
     true_division_out(call, common, 2)?;
     by_float!(common, C => run::<C, 2>(call, [0, 1], 2, common, map2(|a: C, b: C| a / b)))

@@ -3,7 +3,7 @@
 //! `copy_`, the dim-order copies, and the two `et_copy` operators where both sides are the host.
 
 use super::convert::{Wide, by_stored};
-use super::engine::{map1, run};
+use super::engine::{map1, run_sized};
 use super::rules::by_moved_class;
 use super::walk::{Walk, broadcast};
 use super::{TENSOR, at, row};
@@ -31,7 +31,7 @@ pub(in crate::kernel) const KERNELS: &[Kernel] = &[
 
 /// Writes the elements of argument `from`, broadcast, over those of argument `to`, each converted.
 /// The sizes of `to` are those wanted.
-pub(super) fn convert(call: &mut KernelCall<'_>, from: usize, to: usize) -> Result<(), KernelError> {
+pub(super) fn convert(call: &KernelCall<'_>, from: usize, to: usize) -> Result<(), KernelError> {
     let (source, target) = (call.tensor(from)?, call.tensor(to)?);
     let (kind, into) = (source.dtype(), target.dtype());
     if kind == into && source.matches_layout(target) {
@@ -45,9 +45,9 @@ pub(super) fn convert(call: &mut KernelCall<'_>, from: usize, to: usize) -> Resu
     // read as floats, the rest keep their bits.
     let through = if kind == DType::UInt64 && into.is_float() { into } else { kind };
     if kind == DType::UInt64 && into.is_complex() {
-        return run::<Wide, 1>(call, [from], to, into, map1(|x| x));
+        return run_sized::<Wide, 1>(call, [from], to, into, &map1(|x| x));
     }
-    by_moved_class!(through, C => run::<C, 1>(call, [from], to, C::DTYPE, map1(|x: C| x)))
+    by_moved_class!(through, C => run_sized::<C, 1>(call, [from], to, C::DTYPE, &map1(|x: C| x)))
 }
 
 fn has_arithmetic(dtype: DType) -> bool {

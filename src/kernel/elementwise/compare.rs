@@ -4,11 +4,10 @@
 use super::convert::Compute;
 use super::engine::{map1, map2, run};
 use super::real::Real;
-use super::rules::{by_class, promote_scalar, promote_tensors};
+use super::rules::{by_class, promote_scalar, promote_tensors, rounded_to};
 use super::{TENSOR_SCALAR, TENSOR_TENSOR, row};
-use crate::kernel::{Kernel, KernelCall, KernelError, Scalar, fail};
+use crate::kernel::{Kernel, KernelCall, KernelError, fail};
 use crate::tensor::{DType, Element};
-use half::{bf16, f16};
 
 /// The kernels of this family.
 pub(in crate::kernel) const KERNELS: &[Kernel] = &[
@@ -85,13 +84,4 @@ fn scalar<Q: Question>(call: &mut KernelCall<'_>, question: Q) -> Result<(), Ker
         let b = C::of_scalar(b);
         run::<C, 1>(call, [0], 2, C::DTYPE, map1(move |a: C| C::truth(question.holds(a, b))))
     })
-}
-
-/// A number as the 16-bit kinds hold it, so that a stored 0.1 equals 0.1.
-fn rounded_to(common: DType, scalar: Scalar) -> Scalar {
-    match common {
-        DType::Float16 => Scalar::Double(f16::from_f64(scalar.to_f64()).to_f64()),
-        DType::BFloat16 => Scalar::Double(bf16::from_f64(scalar.to_f64()).to_f64()),
-        _ => scalar,
-    }
 }

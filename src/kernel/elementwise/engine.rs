@@ -44,7 +44,7 @@ pub(super) fn run<C: Compute, const N: usize>(
     common: DType,
     f: impl Fn([&[ReadCell<C>]; N], &[Cell<C>]),
 ) -> Result<(), KernelError> {
-    if !run_alike(call, inputs, out, &f)? { run_any(call, inputs, out, common, &f) } else { Ok(()) }
+    if run_alike(call, inputs, out, &f)? { Ok(()) } else { run_any(call, inputs, out, common, &f) }
 }
 
 /// Runs where every tensor is of `C` and laid out as the output is; gives `false` elsewhere.
@@ -71,6 +71,45 @@ fn run_alike<C: Compute, const N: usize>(
     Ok(true)
 }
 
+/// `out ← f(a, b)` for what small programs are full of: `float32` throughout, both operands laid out as the
+/// output, or one of them a single number. Gives `false`, and has done nothing, elsewhere.
+#[inline(always)]
+pub(super) fn run_quick(
+    call: &KernelCall<'_>,
+    [a, b]: [usize; 2],
+    out: usize,
+    f: impl Fn(f32, f32) -> f32,
+) -> Result<bool, KernelError> {
+    let (left, right, target) = (call.tensor(a)?, call.tensor(b)?, call.tensor(out)?);
+    let kinds = [left.dtype(), right.dtype(), target.dtype()];
+    if kinds != [DType::Float32; 3] {
+        return Ok(false);
+    }
+    let (left_fits, right_fits) = (left.matches_layout(target), right.matches_layout(target));
+    let single = |tensor: &Tensor| tensor.numel() == 1 && tensor.rank() <= target.rank();
+    if !(left_fits || single(left)) || !(right_fits || single(right)) || !(left_fits || right_fits) {
+        return Ok(false);
+    }
+    let left = left.read::<f32>().map_err(at(a))?;
+    let right = right.read::<f32>().map_err(at(b))?;
+    let target = target.write::<f32>().map_err(at(out))?;
+    match (left, right) {
+        ([single], right) if !left_fits => {
+            let left = single.get();
+            target.iter().zip(right).for_each(|(out, right)| out.set(f(left, right.get())));
+        }
+        (left, [single]) if !right_fits => {
+            let right = single.get();
+            target.iter().zip(left).for_each(|(out, left)| out.set(f(left.get(), right)));
+        }
+        _ => {
+            let inputs = left.iter().zip(right);
+            target.iter().zip(inputs).for_each(|(out, (left, right))| out.set(f(left.get(), right.get())));
+        }
+    }
+    Ok(true)
+}
+
 /// Runs whatever the kinds, sizes and orders are.
 #[inline(never)]
 fn run_any<C: Compute, const N: usize>(
@@ -85,11 +124,23 @@ fn run_any<C: Compute, const N: usize>(
         sizes = broadcast(&sizes, call.tensor(index)?.sizes())?;
     }
     call.resize(out, &sizes)?;
+    run_sized(call, inputs, out, common, f)
+}
+
+/// Runs with the operands broadcast to the sizes that the output has.
+pub(super) fn run_sized<C: Compute, const N: usize>(
+    call: &KernelCall<'_>,
+    inputs: [usize; N],
+    out: usize,
+    common: DType,
+    f: &Apply<'_, C, N>,
+) -> Result<(), KernelError> {
     let target = call.tensor(out)?;
-    let mut operands = [Operand::of(target, out, Walk::new(target, &sizes, target.order()))?; N];
+    let sizes = target.sizes();
+    let mut operands = [Operand::of(target, out, Walk::new(target, sizes, target.order()))?; N];
     for (slot, index) in operands.iter_mut().zip(inputs) {
         let tensor = call.tensor(index)?;
-        *slot = Operand::of(tensor, index, Walk::new(tensor, &sizes, target.order()))?;
+        *slot = Operand::of(tensor, index, Walk::new(tensor, sizes, target.order()))?;
     }
     run_blocks(operands, target, out, common, f)
 }
@@ -145,12 +196,9 @@ pub(super) fn run_blocks<C: Compute, const N: usize>(
     let blocks: [Block<C>; N] = core::array::from_fn(|_| [const { Cell::new(C::ZERO) }; BLOCK]);
     let result: Block<C> = [const { Cell::new(C::ZERO) }; BLOCK];
     let store = storer::<C>(target.dtype()).ok_or_else(|| no_arithmetic(target.dtype()))?;
-    let wraps = common != target.dtype();
-    let direct_out = if target.dtype() == C::DTYPE && (!wraps || common == C::DTYPE) {
-        Some(target.write::<C>().map_err(at(out))?)
-    } else {
-        None
-    };
+    let wraps = common != target.dtype() && common != C::DTYPE;
+    let direct_out =
+        if target.dtype() == C::DTYPE && !wraps { Some(target.write::<C>().map_err(at(out))?) } else { None };
     let mut direct: [Option<&[ReadCell<C>]>; N] = [None; N];
     for (slot, operand) in direct.iter_mut().zip(&operands) {
         *slot = operand.cells()?;

@@ -17,7 +17,7 @@ pub(super) trait Real: Ring + PartialOrd {
     fn is_infinite(self) -> bool;
     fn absolute(self) -> Self;
     fn negated(self) -> Self;
-    /// −1, 0 or 1; NaN stays.
+    /// −1, 0 or 1; 0 for NaN.
     fn sign(self) -> Self;
     fn ceil(self) -> Self;
     fn floor(self) -> Self;
@@ -96,7 +96,7 @@ macro_rules! floats {
                 } else if self < 0.0 {
                     -1.0
                 } else {
-                    self
+                    0.0
                 }
             }
             #[inline(always)]

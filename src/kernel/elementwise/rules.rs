@@ -3,6 +3,7 @@
 
 use crate::kernel::{KernelCall, KernelError, Scalar, fail};
 use crate::tensor::DType;
+use half::{bf16, f16};
 
 /// The kind that two operands combine to.
 pub(super) fn promote(a: DType, b: DType) -> Result<DType, KernelError> {
@@ -67,13 +68,22 @@ pub(super) fn check_not_bool(common: DType, operator: &str) -> Result<(), Kernel
     Ok(())
 }
 
-/// Refuses a number of a higher category than the kind it is to act on: 1.5 on integers, 2 on bool.
+/// Refuses a real factor for integers and truth values.
 #[inline]
-pub(super) fn check_scalar_fits(scalar: Scalar, common: DType, name: &str) -> Result<(), KernelError> {
-    if scalar.dtype().category() > common.category() {
-        fail!(DType, "{name} is {}, which does not fit {common} operands", scalar.dtype());
+pub(super) fn check_factor(factor: Scalar, common: DType, name: &str) -> Result<(), KernelError> {
+    if matches!(factor, Scalar::Double(_)) && !common.is_float() && !common.is_complex() {
+        fail!(DType, "{name} is a real number, which does not fit {common} operands");
     }
     Ok(())
+}
+
+/// A number as the 16-bit kinds hold it, so that a stored 0.1 equals 0.1; of other kinds, as it is.
+pub(super) fn rounded_to(common: DType, scalar: Scalar) -> Scalar {
+    match common {
+        DType::Float16 => Scalar::Double(f16::from_f64(scalar.to_f64()).to_f64()),
+        DType::BFloat16 => Scalar::Double(bf16::from_f64(scalar.to_f64()).to_f64()),
+        _ => scalar,
+    }
 }
 
 /// The error for a kind that the operator does not take.

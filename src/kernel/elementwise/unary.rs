@@ -14,11 +14,11 @@ use crate::value::Value;
 /// The kernels of this family.
 pub(in crate::kernel) const KERNELS: &[Kernel] = &[
     row("aten::acos.out", TENSOR, |call| float(call, f32::acos, f64::acos)),
-    row("aten::acosh.out", TENSOR, |call| float(call, libm::acoshf, libm::acosh)),
+    row("aten::acosh.out", TENSOR, |call| float(call, |x| through_double(x, libm::acosh), libm::acosh)),
     row("aten::asin.out", TENSOR, |call| float(call, f32::asin, f64::asin)),
-    row("aten::asinh.out", TENSOR, |call| float(call, libm::asinhf, libm::asinh)),
+    row("aten::asinh.out", TENSOR, |call| float(call, |x| through_double(x, libm::asinh), libm::asinh)),
     row("aten::atan.out", TENSOR, |call| float(call, f32::atan, f64::atan)),
-    row("aten::atanh.out", TENSOR, |call| float(call, libm::atanhf, libm::atanh)),
+    row("aten::atanh.out", TENSOR, |call| float(call, |x| through_double(x, libm::atanh), libm::atanh)),
     row("aten::cos.out", TENSOR, |call| float(call, f32::cos, f64::cos)),
     row("aten::cosh.out", TENSOR, |call| float(call, f32::cosh, f64::cosh)),
     row("aten::erf.out", TENSOR, |call| float(call, math::erf, libm::erf)),
@@ -67,6 +67,12 @@ fn float(
         }
         other => Err(refused(other)),
     }
+}
+
+/// A function of `f64`, rounded once.
+#[expect(clippy::cast_possible_truncation, reason = "rounds once")]
+fn through_double(x: f32, f: fn(f64) -> f64) -> f32 {
+    f(f64::from(x)) as f32
 }
 
 /// `ln(x / (1 − x))`, with `x` held within `eps` of 0 and 1 where `eps` is given.

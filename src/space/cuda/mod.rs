@@ -26,3 +26,24 @@ pub use device::CudaSpace;
 pub use event::CudaEvent;
 pub use pinned::{PinnedSpace, is_pinned};
 pub use queue::CudaQueue;
+
+use super::{MemorySpace, SpaceId};
+use core::ops::Range;
+use std::sync::Arc;
+
+/// The ordinals of devices that an arena set of this machine knows by name.
+pub(crate) const DEVICES: Range<u16> = 0..16;
+
+/// Opens a space of this module by its id.
+///
+/// # Errors
+/// A sentence that says why it cannot be used.
+pub fn open(id: SpaceId) -> Result<Arc<dyn MemorySpace>, String> {
+    if id == SpaceId::PINNED {
+        return Ok(Arc::new(PinnedSpace::new()?));
+    }
+    if id == SpaceId::cuda(id.index()) {
+        return Ok(Arc::new(CudaSpace::new(id.index())?));
+    }
+    Err(format!("{id} is no CUDA space"))
+}
