@@ -8,7 +8,7 @@
 //!
 //! * Streams are lazy: work is done when something waits for it, so whatever goes away too early is missed.
 //! * `fake_fail_after(n)` makes the n-th call from now fail; `fake_live()` counts what is not given back.
-//! * The kernel of the seed program, `relu(x * y) + y * 0.5`, is computed; all others only counted.
+//! * The kernel of the seed program, `relu(x * y + x) * 2`, is computed; all others only counted.
 //!
 //! Built by the tests with `rustc --crate-type cdylib` and the name of the driver's library inside.
 #![allow(non_snake_case, clippy::missing_safety_doc, clippy::pedantic, missing_docs, reason = "a C interface")]
@@ -153,7 +153,7 @@ impl Fake {
                 for index in 0..*count {
                     let at = |which: usize| (real[which] + index * 4) as *mut f32;
                     let (x, y) = unsafe { (at(0).read(), at(1).read()) };
-                    unsafe { at(2).write((x * y).max(0.0) + y * 0.5) };
+                    unsafe { at(2).write((x * y + x).max(0.0) * 2.0) };
                 }
             }
             Op::Unknown => {}

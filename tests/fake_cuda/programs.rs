@@ -89,7 +89,7 @@ fn the_seed_program_runs_and_later_runs_take_no_memory() {
 }
 
 #[test]
-fn each_failing_call_of_load_and_run_is_an_error_and_leaks_nothing() {
+fn no_failing_call_of_load_and_run_leaks_or_gives_wrong_bytes() {
     let stand_in = StandIn::take();
     let (program, arrays) = seed_net();
     let inputs = [&arrays["forward.in0"], &arrays["forward.in1"]];

