@@ -10,6 +10,8 @@ mod arena_set;
 mod space_contract;
 mod support;
 
+#[cfg(all(feature = "exec", target_os = "linux"))]
+mod delegate_aoti;
 #[cfg(feature = "exec")]
 mod golden;
 #[cfg(feature = "exec")]
