@@ -42,11 +42,7 @@ pub(crate) struct Space {
 pub(crate) fn all() -> Vec<Space> {
     let (total, free) = host_memory();
     let space = |id| Space { id, reason: absence(id), total: None, free: None };
-    vec![
-        Space { total, free, ..space(SpaceId::HOST) },
-        space(SpaceId::PINNED),
-        space(SpaceId::cuda(0)),
-    ]
+    vec![Space { total, free, ..space(SpaceId::HOST) }, space(SpaceId::PINNED), space(SpaceId::cuda(0))]
 }
 
 /// Total and available bytes of host memory, where the system says.
