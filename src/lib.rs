@@ -1,9 +1,13 @@
 //! Arenite.
 
+pub mod align;
+pub mod arena;
 pub mod space;
 
 #[cfg(feature = "exec")]
 pub mod delegate;
+#[cfg(feature = "exec")]
+pub mod exec;
 #[cfg(feature = "exec")]
 pub mod kernel;
 #[cfg(feature = "exec")]
@@ -13,4 +17,11 @@ pub mod tensor;
 #[cfg(feature = "exec")]
 pub mod value;
 
-pub use space::{ParseSpaceIdError, SpaceId};
+pub use arena::{
+    Arena, ArenaSet, ArenaSetBuilder, ArenaSetReport, ArenaStats, Checkpoint, MissingSpace, OpenSpace,
+    OwnerReport, PooledArena, Scope, ScopeGuard, SpaceReport,
+};
+pub use space::{
+    AllocError, AllocErrorKind, Block, FailNth, HostAccessible, HostSpace, HostStats, LimitSource, Limited,
+    MemorySpace, ParseSpaceIdError, Recording, Reserve, SpaceCounts, SpaceId,
+};

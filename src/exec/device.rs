@@ -70,11 +70,7 @@ pub(super) fn copy_input(
 }
 
 /// Copies the elements of `tensor`, row-major, to `target`, which must be just as long.
-pub(super) fn copy_output(
-    holdings: &mut Holdings,
-    tensor: &Tensor,
-    target: &mut [u8],
-) -> Result<(), String> {
+pub(super) fn copy_output(holdings: &mut Holdings, tensor: &Tensor, target: &mut [u8]) -> Result<(), String> {
     if target.len() != tensor.size_bytes() {
         return Err(format!("{} bytes into a place of {}", tensor.size_bytes(), target.len()));
     }
@@ -96,9 +92,7 @@ pub(super) fn copy_output(
     let piece = Piece { target, source, size_bytes: tensor.size_bytes() };
     let queue = holdings.queue(tensor.space()).ok_or_else(|| format!("no queue of {}", tensor.space()))?;
     // SAFETY: the target is borrowed until the queue has written it, which the next line waits for.
-    unsafe { queue.download(&[piece]) }
-        .and_then(|()| queue.synchronize())
-        .map_err(|error| error.to_string())
+    unsafe { queue.download(&[piece]) }.and_then(|()| queue.synchronize()).map_err(|error| error.to_string())
 }
 
 /// Does the uploads from step `at` on that follow each other, and gives the step after them.
@@ -125,7 +119,8 @@ pub(super) fn upload(
         count += 1;
         at += 1;
     }
-    let mut list = [Piece { target: NonNull::dangling(), source: NonNull::dangling(), size_bytes: 0 }; PIECES_MAX];
+    let mut list =
+        [Piece { target: NonNull::dangling(), source: NonNull::dangling(), size_bytes: 0 }; PIECES_MAX];
     let mut len = 0;
     for piece in pieces.iter().flatten() {
         list[len] = *piece;

@@ -171,10 +171,9 @@ impl<'a> Checker<'a> {
             }
         }
         // A chain that never ends leaves nothing to read.
-        Ok(heads[count].take().unwrap_or_else(|| State {
-            buffers: vec![Vec::new(); plan.buffers.len()],
-            moved: Vec::new(),
-        }))
+        Ok(heads[count]
+            .take()
+            .unwrap_or_else(|| State { buffers: vec![Vec::new(); plan.buffers.len()], moved: Vec::new() }))
     }
 
     fn arrive(
@@ -254,7 +253,8 @@ impl<'a> Checker<'a> {
 
     fn redirect(&self, state: &mut State, from: ValueId, to: ValueId) {
         if let Value::Tensor(_) = self.plan.value(from) {
-            let tensor = self.tensor(state, from).and_then(|tensor| u32::try_from(tensor).ok()).unwrap_or(MOVED);
+            let tensor =
+                self.tensor(state, from).and_then(|tensor| u32::try_from(tensor).ok()).unwrap_or(MOVED);
             match state.moved.binary_search_by_key(&to, |entry| entry.0) {
                 Ok(at) => state.moved[at].1 = tensor,
                 Err(at) => state.moved.insert(at, (to, tensor)),
@@ -318,7 +318,8 @@ fn join(known: &mut State, state: &State, values: &[Value]) -> bool {
             *ours = merged;
         }
     }
-    let named = |moved: &[(ValueId, u32)], id: ValueId| match moved.binary_search_by_key(&id, |entry| entry.0) {
+    let named = |moved: &[(ValueId, u32)], id: ValueId| match moved.binary_search_by_key(&id, |entry| entry.0)
+    {
         Ok(at) => moved[at].1,
         Err(_) => match values.get(id.index()) {
             Some(&Value::Tensor(tensor)) => tensor,
@@ -358,7 +359,9 @@ fn join_runs(ours: &[Run], theirs: &[Run]) -> Vec<Run> {
         };
         let run = Run { start, end, ..run };
         match out.last_mut() {
-            Some(last) if last.end == start && Run { start: last.start, end, ..run } == Run { end, ..*last } => {
+            Some(last)
+                if last.end == start && Run { start: last.start, end, ..run } == Run { end, ..*last } =>
+            {
                 last.end = end;
             }
             _ => out.push(run),

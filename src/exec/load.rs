@@ -123,10 +123,11 @@ impl Loader {
         let mut planned = Planned::take(program, plan, &spaces, &self.options, shared)?;
         let tables = fitting.make_tables(index, &kernels, &planned)?;
         planned.initialise(program, plan, &tables)?;
-        let temp = self.options.arenas.take(SpaceId::HOST, 0, name).map_err(|error| {
-            LoadError::refused(plan, "scratch", (SpaceId::HOST, 0, error.to_string()))
-        })?;
-        let delegates = fitting.load_delegates(&spaces, self.sharing())?;
+        let temp =
+            self.options.arenas.take(SpaceId::HOST, 0, name).map_err(|error| {
+                LoadError::refused(plan, "scratch", (SpaceId::HOST, 0, error.to_string()))
+            })?;
+        let delegates = fitting.load_delegates(&spaces, self.sharing(), &mut planned)?;
         crate::kernel::warm_up();
         Ok(Method::new(Parts {
             program: Arc::clone(program),
@@ -137,6 +138,7 @@ impl Loader {
             delegates,
             changes_values: changes_values(plan, &kernels),
             roles,
+            options: self.options.clone(),
         }))
     }
 
@@ -182,13 +184,14 @@ impl Fitting<'_> {
         let mut spaces = Vec::with_capacity(self.plan.buffers.len());
         for (index, buffer) in self.plan.buffers.iter().enumerate() {
             planned_bytes = planned_bytes.saturating_add(buffer.size_bytes);
-            let space = self.options.arenas.resolve(buffer.space).map_err(|missing| LoadError::MissingSpace {
-                method: self.method(),
-                buffer: index,
-                needed_bytes: buffer.size_bytes,
-                space: missing.id,
-                present: missing.to_string(),
-            })?;
+            let space =
+                self.options.arenas.resolve(buffer.space).map_err(|missing| LoadError::MissingSpace {
+                    method: self.method(),
+                    buffer: index,
+                    needed_bytes: buffer.size_bytes,
+                    space: missing.id,
+                    present: missing.to_string(),
+                })?;
             spaces.push(space);
         }
         let limit_bytes = self.options.max_planned_bytes;
@@ -259,7 +262,10 @@ impl Fitting<'_> {
                 let value = self.plan.value(id);
                 if !kind.accepts(&value) {
                     let (expected, got) = (kind.expected(), value.kind());
-                    return Err(wrong(format!("argument {index} {expected}"), format!("argument {index} {got}")));
+                    return Err(wrong(
+                        format!("argument {index} {expected}"),
+                        format!("argument {index} {got}"),
+                    ));
                 }
                 if kind.is_written() {
                     self.check_written(index, id, &wrong)?;
@@ -351,6 +357,7 @@ impl Fitting<'_> {
         &self,
         spaces: &[SpaceId],
         sharing: usize,
+        planned: &mut Planned,
     ) -> Result<Vec<Box<dyn LoadedDelegate>>, LoadError> {
         let mut loaded = Vec::with_capacity(self.plan.delegates.len());
         for (index, spec) in self.plan.delegates.iter().enumerate() {
@@ -363,7 +370,7 @@ impl Fitting<'_> {
             let specs: Vec<(&str, &[u8])> =
                 spec.compile_specs.iter().map(|spec| (&*spec.key, self.program.data(spec.value))).collect();
             let space = self.space_of_args(call.unwrap_or_default(), spaces);
-            let load = DelegateLoad {
+            let mut load = DelegateLoad {
                 method: &self.plan.name,
                 index,
                 processed: self.program.data(spec.processed),
@@ -371,11 +378,12 @@ impl Fitting<'_> {
                 named: &ProgramData(self.program),
                 args_len: call.map_or(0, |args| args.len as usize),
                 space,
-                limit_bytes: limit_of(&self.options.arenas, space),
-                sharing: if sharing == 0 { core::ptr::from_ref(self).addr() } else { sharing },
+                arenas: &self.options.arenas,
+                queue: planned.holdings.queue(space),
+                sharing,
                 native_code: self.options.delegates.native_code(),
             };
-            loaded.push(backend.load(&load).map_err(|error| LoadError::Delegate {
+            loaded.push(backend.load(&mut load).map_err(|error| LoadError::Delegate {
                 method: self.method(),
                 index,
                 id: id.into(),
@@ -412,11 +420,6 @@ impl NamedData for ProgramData<'_> {
         sources.dedup();
         sources.join(", ")
     }
-}
-
-/// The limit of a space in an arena set.
-fn limit_of(arenas: &ArenaSet, space: SpaceId) -> Option<usize> {
-    arenas.report().spaces.iter().find(|report| report.id == space)?.limit_bytes
 }
 
 /// Whether an operator copies between spaces; the executor does it itself.

@@ -12,8 +12,10 @@
 use super::device;
 use super::error::{ExecError, InputProblem};
 use super::input::{Input, Output, TensorInput};
+use super::load::LoadOptions;
 use super::memory::{Tables, Temp};
 use super::planned::Planned;
+use super::report::MemoryReport;
 use super::state::Roles;
 use super::step::Step;
 use crate::delegate::{DelegateCall, LoadedDelegate};
@@ -43,6 +45,7 @@ pub(super) struct Parts {
     pub(super) delegates: Vec<Box<dyn LoadedDelegate>>,
     pub(super) changes_values: bool,
     pub(super) roles: Roles,
+    pub(super) options: LoadOptions,
 }
 
 /// A method of a program, with its memory.
@@ -59,6 +62,7 @@ pub struct Method {
     /// Tensors without planned memory: bound for one run.
     supplied: Box<[usize]>,
     index: usize,
+    options: LoadOptions,
     program: Arc<Program>,
 }
 
@@ -73,10 +77,12 @@ impl core::fmt::Debug for Method {
 
 impl Method {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { program, index, tables, planned, temp, delegates, changes_values, roles } = parts;
+        let Parts { program, index, tables, planned, temp, delegates, changes_values, roles, options } =
+            parts;
         let specs = program.methods()[index].tensors.iter().enumerate();
-        let supplied = specs.filter(|(_, spec)| spec.storage == Storage::Supplied).map(|(index, _)| index).collect();
-        Self { delegates, tables, planned, temp, roles, changes_values, supplied, index, program }
+        let supplied =
+            specs.filter(|(_, spec)| spec.storage == Storage::Supplied).map(|(index, _)| index).collect();
+        Self { delegates, tables, planned, temp, roles, changes_values, supplied, index, options, program }
     }
 
     /// The name.
@@ -94,20 +100,22 @@ impl Method {
         &self.program.methods()[self.index]
     }
 
-    pub(super) fn planned(&self) -> &Planned {
-        &self.planned
-    }
-
-    pub(super) fn roles(&self) -> &Roles {
-        &self.roles
+    /// What it was loaded with.
+    pub fn options(&self) -> &LoadOptions {
+        &self.options
     }
 
     pub(super) fn delegates(&self) -> &[Box<dyn LoadedDelegate>] {
         &self.delegates
     }
 
-    /// Host bytes of the method's own tables, and the most that a kernel's scratch took.
-    pub(super) fn overhead_bytes(&self) -> (usize, usize) {
+    /// Where its bytes are.
+    pub fn memory_report(&self) -> MemoryReport {
+        MemoryReport::of_method(self)
+    }
+
+    /// Host bytes of the method's own tables, and the most that a kernel's scratch ever took.
+    pub fn overhead_bytes(&self) -> (usize, usize) {
         (self.tables.size_bytes(), self.temp.peak_bytes())
     }
 
@@ -139,7 +147,7 @@ impl Method {
             self.tables.parts().0.copy_from_slice(&plan.values);
         }
         // Outputs unbinds what the caller lent, also where a run fails.
-        let mut outputs = Outputs { method: self };
+        let outputs = Outputs { method: self };
         outputs.method.give_inputs(plan, inputs)?;
         let done = outputs.method.run(plan);
         if done.is_err() {
@@ -148,6 +156,11 @@ impl Method {
         }
         outputs.method.temp.reset();
         done.map(|()| outputs)
+    }
+
+    /// What the last run left, once more. What was in memory of the caller is there no longer.
+    pub fn outputs(&mut self) -> Outputs<'_> {
+        Outputs { method: self }
     }
 
     fn name_owned(&self) -> String {
@@ -171,9 +184,16 @@ impl Method {
 
     /// Whether one input fits what the file declares.
     #[inline]
-    fn check_input(&self, plan: &MethodPlan, id: ValueId, input: &Input<'_>) -> Result<(), Box<InputProblem>> {
+    fn check_input(
+        &self,
+        plan: &MethodPlan,
+        id: ValueId,
+        input: &Input<'_>,
+    ) -> Result<(), Box<InputProblem>> {
         match (plan.value(id), input) {
-            (Value::Tensor(at), Input::Tensor(tensor)) => check_tensor(&self.tables.tensors()[at as usize], tensor),
+            (Value::Tensor(at), Input::Tensor(tensor)) => {
+                check_tensor(&self.tables.tensors()[at as usize], tensor)
+            }
             (value, input) => check_frozen(plan, value, input).map_err(Box::new),
         }
     }
@@ -185,11 +205,8 @@ impl Method {
             let at = at as usize;
             let (_, tensors, _) = self.tables.parts();
             let target = &mut tensors[at];
-            let wrong = |problem: InputProblem| ExecError::Input {
-                method: plan.name.to_string(),
-                index,
-                problem,
-            };
+            let wrong =
+                |problem: InputProblem| ExecError::Input { method: plan.name.to_string(), index, problem };
             target.resize(source.sizes()).map_err(|error| {
                 wrong(InputProblem::Kind { expected: "sizes that fit".into(), got: error.to_string() })
             })?;
@@ -226,7 +243,9 @@ impl Method {
                 method: plan.name.to_string(),
                 limit: INSTRUCTIONS_MAX,
             })?;
-            if downloading && !matches!(step, Step::Upload { .. } | Step::Download { .. } | Step::Delegate { .. }) {
+            if downloading
+                && !matches!(step, Step::Upload { .. } | Step::Download { .. } | Step::Delegate { .. })
+            {
                 self.planned.holdings.synchronize().map_err(|error| queue_error(plan, at, &error))?;
                 downloading = false;
             }
@@ -255,11 +274,13 @@ impl Method {
                     let space = device::space_of(values, tensors, args);
                     let queue = self.planned.holdings.queue(space).map(|queue| queue as _);
                     let mut call = DelegateCall::new(values, tensors, args, queue);
-                    self.delegates[delegate as usize].execute(&mut call).map_err(|error| ExecError::Delegate {
-                        method: plan.name.to_string(),
-                        instruction: at,
-                        id: plan.delegates[delegate as usize].id.to_string(),
-                        reason: error.to_string(),
+                    self.delegates[delegate as usize].execute(&mut call).map_err(|error| {
+                        ExecError::Delegate {
+                            method: plan.name.to_string(),
+                            instruction: at,
+                            id: plan.delegates[delegate as usize].id.to_string(),
+                            reason: error.to_string(),
+                        }
                     })?;
                 }
                 Step::Move { from, to } => values[to.index()] = values[from.index()],

@@ -71,7 +71,11 @@ impl Holdings {
             }
             let align = if space.is_host() { HOST_ALIGN } else { DEVICE_ALIGN };
             let mine = || {
-                wants.iter().enumerate().skip(first).filter(|(_, want)| want.space == space && want.size_bytes > 0)
+                wants
+                    .iter()
+                    .enumerate()
+                    .skip(first)
+                    .filter(|(_, want)| want.space == space && want.size_bytes > 0)
             };
             let total = mine().try_fold(0_usize, |sum, (_, want)| {
                 sum.checked_add(want.size_bytes)?.checked_next_multiple_of(align)
@@ -83,7 +87,8 @@ impl Holdings {
                 let layout = Layout::from_size_align(want.size_bytes, align)
                     .map_err(|_| (space, want.size_bytes, "more than can be addressed".to_string()))?;
                 // Host blocks are zero from the start; a queue zeroes the others.
-                let block = if space.is_host() { arena.allocate_zeroed(layout) } else { arena.allocate(layout) };
+                let block =
+                    if space.is_host() { arena.allocate_zeroed(layout) } else { arena.allocate(layout) };
                 let block = block.map_err(refused)?;
                 blocks[index] = Some(Carved { address: block.address(), size_bytes: want.size_bytes, space });
             }
@@ -124,8 +129,7 @@ impl Holdings {
     fn fill(&mut self, target: NonNull<u8>, space: SpaceId, source: &[u8]) -> Result<(), QueueError> {
         match self.queue(space) {
             Some(queue) => {
-                let piece =
-                    Piece { target, source: NonNull::from(source).cast(), size_bytes: source.len() };
+                let piece = Piece { target, source: NonNull::from(source).cast(), size_bytes: source.len() };
                 // SAFETY: the target is inside a block held here; the source is borrowed until the queue
                 // has done its work, which the next line waits for.
                 unsafe { queue.upload(&[piece]) }?;
@@ -163,11 +167,16 @@ unsafe impl Sync for SharedState {}
 
 impl SharedState {
     /// Takes a block for each shared buffer of the program, with its initial value.
-    pub(super) fn take(program: &Program, plan: &MethodPlan, options: &LoadOptions) -> Result<Self, LoadError> {
+    pub(super) fn take(
+        program: &Program,
+        plan: &MethodPlan,
+        options: &LoadOptions,
+    ) -> Result<Self, LoadError> {
         let entries = program.shared_state();
         let mut wants = Vec::with_capacity(entries.len());
         for entry in entries {
-            let first = entry.members.first().and_then(|member| program.methods().get(member.method as usize));
+            let first =
+                entry.members.first().and_then(|member| program.methods().get(member.method as usize));
             let space = first.and_then(|method| method.buffers.get(entry.buffer as usize));
             let space = space.map_or(SpaceId::HOST, |buffer| buffer.space);
             let space = options.arenas.resolve(space).unwrap_or(space);
@@ -241,13 +250,14 @@ impl Planned {
             let Some(spec) = plan.tensor(id) else { continue };
             let crate::value::Value::Tensor(index) = plan.value(id) else { continue };
             if spec.storage == Storage::Supplied && !staged_tensors.contains(&(index as usize)) {
-                let space = options.arenas.resolve(spec.space).map_err(|missing| LoadError::MissingSpace {
-                    method: plan.name.to_string(),
-                    buffer: 0,
-                    needed_bytes: spec.size_bytes,
-                    space: missing.id,
-                    present: missing.to_string(),
-                })?;
+                let space =
+                    options.arenas.resolve(spec.space).map_err(|missing| LoadError::MissingSpace {
+                        method: plan.name.to_string(),
+                        buffer: 0,
+                        needed_bytes: spec.size_bytes,
+                        space: missing.id,
+                        present: missing.to_string(),
+                    })?;
                 staged_tensors.push(index as usize);
                 wants.push(Want { space, size_bytes: spec.size_bytes });
             }
@@ -264,11 +274,6 @@ impl Planned {
     /// The memory of an unplanned input or output.
     pub(super) fn staged(&self, tensor: usize) -> Option<Carved> {
         self.staged.iter().find(|(index, _)| *index == tensor).map(|(_, block)| *block)
-    }
-
-    /// Bytes held for unplanned inputs and outputs.
-    pub(super) fn staged_bytes(&self) -> usize {
-        self.staged.iter().map(|(_, block)| block.size_bytes).sum()
     }
 
     /// The block of a memory id.
@@ -362,7 +367,9 @@ impl Planned {
 
     /// Whether a tensor lies in this method's own buffer rather than in shared state.
     fn owns(&self, buffer: u32, tensor: &Tensor) -> bool {
-        let (Some(block), Some(address)) = (self.buffer(buffer as usize), tensor.address()) else { return false };
+        let (Some(block), Some(address)) = (self.buffer(buffer as usize), tensor.address()) else {
+            return false;
+        };
         let start = block.address.addr().get();
         (start..start + block.size_bytes).contains(&address.addr().get())
     }

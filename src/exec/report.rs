@@ -65,6 +65,10 @@ pub struct MemoryReport {
     pub state: Vec<(String, SpaceId, usize)>,
     /// Bytes held for unplanned inputs and outputs.
     pub staging_bytes: usize,
+    /// What delegates hold for good: constants per space. Empty until the method is loaded.
+    pub delegate_constants: Vec<(SpaceId, usize)>,
+    /// What delegates hold for temporary values, per space. Empty until the method is loaded.
+    pub delegate_scratch: Vec<(SpaceId, usize)>,
     /// Totals per space.
     pub spaces: Vec<SpaceRow>,
 }
@@ -76,22 +80,39 @@ impl MemoryReport {
     /// [`super::LoadError`] where there is no such method.
     pub fn of_plan(program: &Program, name: &str, options: &LoadOptions) -> Result<Self, super::LoadError> {
         let plan = program.method(name)?;
-        let kernels: Option<Vec<Kernel>> =
-            (0..plan.operators.len() as u64).map(|operator| {
-                options.kernels.get(plan.operator(u32::try_from(operator).ok()?))
-            }).collect();
-        Ok(Self::new(program, plan, kernels.as_deref(), options))
+        Ok(Self::new(program, plan, options))
     }
 
-    /// The report of a method. Without kernels nothing is known of what instructions write.
-    pub(super) fn new(
-        program: &Program,
-        plan: &MethodPlan,
-        kernels: Option<&[Kernel]>,
-        options: &LoadOptions,
-    ) -> Self {
+    /// The report of a method that is loaded.
+    pub(super) fn of_method(method: &super::Method) -> Self {
+        let mut report = Self::new(method.program(), method.plan(), method.options());
+        for delegate in method.delegates() {
+            let memory = delegate.memory();
+            let state = delegate.state().iter();
+            report.state.extend(state.map(|state| (state.name.to_string(), state.space, state.size_bytes())));
+            report.delegate_constants.extend(memory.constants);
+            report.delegate_scratch.extend(memory.scratch);
+        }
+        for &(space, bytes) in report.delegate_constants.iter().chain(&report.delegate_scratch) {
+            match report.spaces.iter_mut().find(|row| row.space == space) {
+                Some(row) => row.peak_bytes += bytes,
+                None => {
+                    report.spaces.push(SpaceRow { space, peak_bytes: bytes, lower_bound_bytes: None });
+                }
+            }
+        }
+        report
+    }
+
+    /// Without every kernel nothing is known of what instructions write.
+    fn new(program: &Program, plan: &MethodPlan, options: &LoadOptions) -> Self {
+        let kernels: Option<Vec<Kernel>> = (0..plan.operators.len())
+            .map(|operator| options.kernels.get(plan.operator(u32::try_from(operator).ok()?)))
+            .collect();
+        let kernels = kernels.as_deref();
         let roles = kernels.map(|kernels| Roles::of(plan, kernels));
-        let live = kernels.zip(roles.as_ref()).and_then(|(kernels, roles)| live_buffers(plan, kernels, roles));
+        let live =
+            kernels.zip(roles.as_ref()).and_then(|(kernels, roles)| live_buffers(plan, kernels, roles));
         let space_of = |space: SpaceId| options.arenas.resolve(space).unwrap_or(space);
         let arenas: Vec<ArenaRow> = (plan.buffers.iter().enumerate().skip(1))
             .map(|(index, buffer)| ArenaRow {
@@ -109,6 +130,8 @@ impl MemoryReport {
             file: program.label().rsplit('/').next().unwrap_or_default().into(),
             constants_bytes: constants_bytes(plan),
             staging_bytes: staging_bytes(plan),
+            delegate_constants: Vec::new(),
+            delegate_scratch: Vec::new(),
             arenas,
             state,
             spaces,
@@ -174,9 +197,7 @@ fn staging_bytes(plan: &MethodPlan) -> usize {
 
 /// What lies in a buffer, in words: `inputs 0,1; output 0`, or a count of tensors.
 fn used_by(plan: &MethodPlan, buffer: usize) -> String {
-    let here = |tensor: usize| {
-        matches!(plan.tensors[tensor].storage, Storage::Planned { buffer: at, .. } if at as usize == buffer)
-    };
+    let here = |tensor: usize| matches!(plan.tensors[tensor].storage, Storage::Planned { buffer: at, .. } if at as usize == buffer);
     let listed = |ids: &[crate::value::ValueId], word: &str| {
         let mut found: Vec<String> = Vec::new();
         for (index, &id) in ids.iter().enumerate() {
@@ -240,15 +261,19 @@ impl fmt::Display for MemoryReport {
             let space = row.space.to_string();
             writeln!(f, "{:<6} {space:<8} {:>8}   {:<31} {shared}", row.index, row.size_bytes, row.used_by)?;
         }
-        let constants = match self.constants_bytes {
-            0 => "none".into(),
-            bytes => format!("host {} mapped from {}", readable(bytes), self.file),
-        };
+        let mut constants: Vec<String> = Vec::new();
+        if self.constants_bytes > 0 {
+            constants.push(format!("host {} mapped from {}", readable(self.constants_bytes), self.file));
+        }
+        let held = self.delegate_constants.iter().filter(|(_, bytes)| *bytes > 0);
+        constants.extend(held.map(|(space, bytes)| format!("{space} {}", readable(*bytes))));
+        let constants = if constants.is_empty() { "none".into() } else { constants.join(", ") };
         let state = match self.state.len() {
             0 => "none".into(),
             _ => {
                 let entries = self.state.iter();
-                let entries = entries.map(|(name, space, bytes)| format!("{name} {space} {}", readable(*bytes)));
+                let entries =
+                    entries.map(|(name, space, bytes)| format!("{name} {space} {}", readable(*bytes)));
                 entries.collect::<Vec<_>>().join(", ")
             }
         };

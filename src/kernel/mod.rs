@@ -11,13 +11,24 @@
 //! takes more from its user. Deliberately absent: memory. Kernels get tensors that are already placed.
 
 mod call;
+mod cells;
+mod conv;
 mod elementwise;
 mod error;
+mod indexing;
 mod matmul;
+mod norm;
+mod number;
 mod numeric;
+mod pad;
+mod pool;
 mod prim;
+mod rearrange;
+mod reduce;
+mod resample;
 mod schema;
 mod scratch;
+mod softmax;
 mod view;
 mod walk;
 
@@ -57,6 +68,7 @@ impl Kernel {
 
 /// The tables of the families.
 const FAMILIES: &[&[Kernel]] = &[
+    conv::KERNELS,
     elementwise::ACTIVATION,
     elementwise::BINARY,
     elementwise::BITWISE,
@@ -66,8 +78,16 @@ const FAMILIES: &[&[Kernel]] = &[
     elementwise::RANDOM,
     elementwise::SELECT,
     elementwise::UNARY,
+    indexing::KERNELS,
     matmul::KERNELS,
+    norm::KERNELS,
+    pad::KERNELS,
+    pool::KERNELS,
     prim::KERNELS,
+    rearrange::KERNELS,
+    reduce::KERNELS,
+    resample::KERNELS,
+    softmax::KERNELS,
     view::KERNELS,
 ];
 

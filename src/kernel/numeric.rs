@@ -13,20 +13,22 @@ use half::{bf16, f16};
 
 /// The type that elements are computed in; integers wrap.
 pub(crate) trait Accumulator: Copy + PartialOrd + Default + 'static {
+    /// Not larger than any value: −∞ or the least integer.
+    const LOWEST: Self;
+    /// Not less than any value.
+    const HIGHEST: Self;
     /// One.
     const ONE: Self;
     /// The sum.
     fn plus(self, other: Self) -> Self;
     /// The product.
     fn times(self, other: Self) -> Self;
-    /// From a real number, cut to an integer where needed.
-    fn from_f64(value: f64) -> Self;
 }
 
 /// An element that kernels do arithmetic on.
 pub(crate) trait Numeric: Element {
     /// The type it is computed in.
-    type Acc: Accumulator;
+    type Acc: Accumulator + Numeric<Acc = Self::Acc>;
     /// The value to compute with.
     fn widen(self) -> Self::Acc;
     /// The element nearest to a computed value; integers keep their low bits.
@@ -35,12 +37,14 @@ pub(crate) trait Numeric: Element {
     fn to_f64(self) -> f64;
     /// From a real number, rounded once.
     fn from_f64(value: f64) -> Self;
+    /// The value as a whole number, cut where it is real.
+    fn to_i64(self) -> i64;
+    /// From a whole number; its low bits, or the nearest.
+    fn from_i64(value: i64) -> Self;
     /// Whether this is no number.
     fn is_nan(self) -> bool {
         false
     }
-    /// Whether `self` is less; truth values count as 0 and 1.
-    fn less(self, other: Self) -> bool;
 }
 
 /// `f32` or `f64`: what floating-point elements are computed in.
@@ -52,8 +56,6 @@ pub(crate) trait Float:
     + Mul<Output = Self>
     + Div<Output = Self>
 {
-    /// −∞.
-    const LOWEST: Self;
     /// The square root.
     fn root(self) -> Self;
 }
@@ -62,14 +64,12 @@ macro_rules! float {
     ($($kind:ty),+) => {$(
         impl Accumulator for $kind {
             const ONE: Self = 1.0;
+            const LOWEST: Self = <$kind>::NEG_INFINITY;
+            const HIGHEST: Self = <$kind>::INFINITY;
             #[inline(always)]
             fn plus(self, other: Self) -> Self { self + other }
             #[inline(always)]
             fn times(self, other: Self) -> Self { self * other }
-            #[inline(always)]
-            #[expect(clippy::allow_attributes, reason = "f64 needs no cast, f32 does")]
-            #[allow(clippy::cast_possible_truncation, reason = "rounds to the nearest")]
-            fn from_f64(value: f64) -> Self { value as $kind }
         }
         impl Numeric for $kind {
             type Acc = Self;
@@ -80,14 +80,18 @@ macro_rules! float {
             #[inline(always)]
             fn to_f64(self) -> f64 { self.into() }
             #[inline(always)]
-            fn from_f64(value: f64) -> Self { Accumulator::from_f64(value) }
+            #[expect(clippy::allow_attributes, reason = "f64 needs no cast, f32 does")]
+            #[allow(clippy::cast_possible_truncation, reason = "rounds to the nearest")]
+            fn from_f64(value: f64) -> Self { value as $kind }
+            #[inline(always)]
+            #[expect(clippy::cast_possible_truncation, reason = "cuts, and saturates outside the range")]
+            fn to_i64(self) -> i64 { self as i64 }
+            #[inline(always)]
+            fn from_i64(value: i64) -> Self { value as $kind }
             #[inline(always)]
             fn is_nan(self) -> bool { self != self }
-            #[inline(always)]
-            fn less(self, other: Self) -> bool { self < other }
         }
         impl Float for $kind {
-            const LOWEST: Self = <$kind>::NEG_INFINITY;
             #[inline(always)]
             fn root(self) -> Self { self.sqrt() }
         }
@@ -108,9 +112,11 @@ macro_rules! half {
             #[inline(always)]
             fn from_f64(value: f64) -> Self { <$kind>::from_f64(value) }
             #[inline(always)]
-            fn is_nan(self) -> bool { self.to_f32().is_nan() }
+            fn to_i64(self) -> i64 { self.to_f32().to_i64() }
             #[inline(always)]
-            fn less(self, other: Self) -> bool { self.to_f32() < other.to_f32() }
+            fn from_i64(value: i64) -> Self { <$kind>::from_f64(value as f64) }
+            #[inline(always)]
+            fn is_nan(self) -> bool { self.to_f32().is_nan() }
         }
     )+};
 }
@@ -118,6 +124,8 @@ half!(f16, bf16);
 
 impl Accumulator for i64 {
     const ONE: Self = 1;
+    const LOWEST: Self = Self::MIN;
+    const HIGHEST: Self = Self::MAX;
     #[inline(always)]
     fn plus(self, other: Self) -> Self {
         self.wrapping_add(other)
@@ -125,11 +133,6 @@ impl Accumulator for i64 {
     #[inline(always)]
     fn times(self, other: Self) -> Self {
         self.wrapping_mul(other)
-    }
-    #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "cuts, and saturates outside the range")]
-    fn from_f64(value: f64) -> Self {
-        value as i64
     }
 }
 
@@ -148,9 +151,11 @@ macro_rules! integer {
             #[allow(clippy::cast_lossless, reason = "i64 has no lossless way")]
             fn to_f64(self) -> f64 { self as f64 }
             #[inline(always)]
-            fn from_f64(value: f64) -> Self { Self::narrow(Accumulator::from_f64(value)) }
+            fn from_f64(value: f64) -> Self { Self::narrow(value.to_i64()) }
             #[inline(always)]
-            fn less(self, other: Self) -> bool { self < other }
+            fn to_i64(self) -> i64 { self.widen() }
+            #[inline(always)]
+            fn from_i64(value: i64) -> Self { Self::narrow(value) }
         }
     )+};
 }
@@ -175,8 +180,12 @@ impl Numeric for Bool {
         (value != 0.0).into()
     }
     #[inline(always)]
-    fn less(self, other: Self) -> bool {
-        !self.get() & other.get()
+    fn to_i64(self) -> i64 {
+        self.widen()
+    }
+    #[inline(always)]
+    fn from_i64(value: i64) -> Self {
+        Self::narrow(value)
     }
 }
 

@@ -111,8 +111,9 @@ pub(super) const KERNELS: &[Kernel] = &[
     },
     Kernel { name: "executorch_prim::trunc.Scalar", args: ROUNDING, run: |call| rounding(call, f64::trunc) },
     Kernel {
+        // A loop writes the target item by item, from the first: what it held before does not matter.
         name: "executorch_prim::et_copy_index.tensor",
-        args: &[Arg::InOut, Arg::Tensor, Arg::Int],
+        args: &[Arg::Out, Arg::Tensor, Arg::Int],
         run: copy_index,
     },
     Kernel {

@@ -177,7 +177,7 @@ pub(crate) fn first_bytes<const W: usize>(element: [u8; 16]) -> [u8; W] {
 pub(crate) fn signed(strides: &[usize]) -> crate::tensor::Dims<isize> {
     let mut out = crate::tensor::Dims::filled(0, strides.len()).unwrap_or_else(crate::tensor::Dims::empty);
     for (slot, &stride) in out.as_mut_slice().iter_mut().zip(strides) {
-        *slot = stride as isize;
+        *slot = isize::try_from(stride).unwrap_or(isize::MAX);
     }
     out
 }

@@ -276,7 +276,7 @@ impl Fault {
             Self::Unbounded | Self::StorageOffset { .. } | Self::Device { .. } | Self::Version { .. } => {
                 Unsupported
             }
-            Self::ConstantSpace { .. } => Unsupported,
+            Self::ConstantSpace { .. } | Self::Signature { .. } => Unsupported,
             Self::MemoryId { .. }
             | Self::PlannedOutside { .. }
             | Self::PlannedMisaligned { .. }
@@ -309,6 +309,12 @@ impl Fault {
             Self::MissingData { files, .. } if files.is_empty() => ErrorCode::InvalidState,
             Self::MissingData { .. } => ErrorCode::NotFound,
             Self::DataTwice { .. } => ErrorCode::InvalidArgument,
+            Self::Index { what: "constant" | "initial value", .. } => ErrorCode::InvalidArgument,
+            Self::Index { what: "inline delegate data" | "segment of delegate data", .. } => {
+                ErrorCode::NotFound
+            }
+            Self::Index { what: "delegate", .. } => ErrorCode::Internal,
+            Self::Tag { what: "location of delegate data", .. } => ErrorCode::Internal,
             _ if self.kind() == ProgramErrorKind::ExternalData => ErrorCode::InvalidExternalData,
             _ => ErrorCode::InvalidProgram,
         }

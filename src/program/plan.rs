@@ -7,6 +7,7 @@ use super::error::{At, Fault, Part, Refusal};
 use super::method::{CompileSpec, DelegateSpec, MethodPlan, PlannedBuffer, Storage};
 use super::schema::{self, EValue, ExecutionPlan, NonConstBufferDevice};
 use super::source::Source;
+use super::steps::row;
 use super::tensor::space_of;
 use crate::space::SpaceId;
 use crate::value::{Span, Value, ValueId};
@@ -26,7 +27,7 @@ impl Source<'_> {
         self.budget.charge::<MethodPlan>(1)?;
         self.read_buffers(file, &mut plan)?;
         self.read_values(file, &mut plan)?;
-        self.check_items(&plan)?;
+        self.check_items(&mut plan)?;
         self.read_signature(file, &mut plan)?;
         self.read_operators(file, &mut plan)?;
         self.read_delegates(file, &mut plan)?;
@@ -79,13 +80,13 @@ impl Source<'_> {
         for index in 0..values.len() {
             let part = Part::Value(self.budget.index(index)?);
             let value: EValue<'_> = values.get(index).at(part)?;
-            let value = self.read_value(value, plan).at(part)?;
+            let value = self.read_value(value, values.len(), plan).at(part)?;
             plan.values.push(value);
         }
         Ok(())
     }
 
-    fn read_value(&mut self, value: EValue<'_>, plan: &mut MethodPlan) -> Result<Value, Fault> {
+    fn read_value(&mut self, value: EValue<'_>, count: usize, plan: &mut MethodPlan) -> Result<Value, Fault> {
         let missing = || Fault::Missing { field: "val" };
         Ok(match value.val_type()? {
             0 => return Err(missing()),
@@ -100,7 +101,7 @@ impl Source<'_> {
             6 => Value::Text(self.text(required!(value.string()?.ok_or_else(missing)?, string_val)?, plan)?),
             7 => {
                 let items = required!(value.int_list()?.ok_or_else(missing)?, items)?;
-                Value::IntList(self.ids(items.len(), items.iter(), plan, |_| None)?)
+                Value::IntList(self.items(items.len(), items.iter(), count, plan)?)
             }
             8 => {
                 let items = required!(value.double_list()?.ok_or_else(missing)?, items)?;
@@ -118,67 +119,64 @@ impl Source<'_> {
             }
             10 => {
                 let items = required!(value.tensor_list()?.ok_or_else(missing)?, items)?;
-                Value::TensorList(self.ids(items.len(), items.iter().map(i64::from), plan, |_| None)?)
+                Value::TensorList(self.items(items.len(), items.iter().map(i64::from), count, plan)?)
             }
             11 => {
                 let items = required!(value.tensor_list()?.ok_or_else(missing)?, items)?;
-                let absent = |id| if id == -1 { Some(ValueId::ABSENT) } else { None };
-                Value::OptionalTensorList(self.ids(items.len(), items.iter().map(i64::from), plan, absent)?)
+                self.budget.charge::<ValueId>(items.len())?;
+                let span = self.budget.span(plan.lists.ids.len(), items.len())?;
+                for item in items {
+                    let id = if item == -1 { ValueId::ABSENT } else { ValueId(row("value", item, count)?) };
+                    plan.lists.ids.push(id);
+                }
+                Value::OptionalTensorList(span)
             }
             tag => return Err(Fault::Tag { what: "kind of value", tag: tag.into() }),
         })
     }
 
-    /// Appends value ids to the pool. Whether a list's items exist is known once all values are read;
-    /// see [`Source::check_items`].
-    fn ids(
+    /// Appends the ids of list items to the pool; `count` is the number of values. What they name is known
+    /// once all values are read; see [`Source::check_items`].
+    fn items(
         &mut self,
         len: usize,
         items: impl Iterator<Item = i64>,
+        count: usize,
         plan: &mut MethodPlan,
-        special: impl Fn(i64) -> Option<ValueId>,
     ) -> Result<Span, Fault> {
         self.budget.charge::<ValueId>(len)?;
         let span = self.budget.span(plan.lists.ids.len(), len)?;
-        for (item, id) in items.enumerate() {
-            let unknown = || Fault::Index { what: "value", index: id, count: item };
-            plan.lists.ids.push(match special(id) {
-                Some(id) => id,
-                None => ValueId(u32::try_from(id).ok().filter(|&id| id != u32::MAX).ok_or_else(unknown)?),
-            });
+        for index in items {
+            let id = u32::try_from(index).ok().filter(|&id| (id as usize) < count);
+            plan.lists.ids.push(ValueId(id.ok_or(Fault::Index { what: "value", index, count })?));
         }
         Ok(span)
     }
 
     /// Checks what list items name, and turns optional items that name `None` into absent ones.
-    fn check_items(&self, plan: &MethodPlan) -> Result<(), Refusal> {
-        for (index, value) in plan.values.iter().enumerate() {
+    fn check_items(&self, plan: &mut MethodPlan) -> Result<(), Refusal> {
+        let (values, ids) = (&plan.values, &mut plan.lists.ids);
+        for (index, value) in values.iter().enumerate() {
             let (span, expected) = match *value {
                 Value::IntList(span) => (span, "int"),
                 Value::TensorList(span) => (span, "tensor"),
                 Value::OptionalTensorList(span) => (span, "tensor or None"),
                 _ => continue,
             };
-            let part = Part::Value(self.budget.index(index)?);
-            for (item, &id) in span.of(&plan.lists.ids).iter().enumerate() {
-                let named = match (plan.values.get(id.index()), value) {
-                    (None, Value::OptionalTensorList(_)) if id == ValueId::ABSENT => continue,
-                    (None, _) => {
-                        let fault =
-                            Fault::Index { what: "value", index: id.0.into(), count: plan.values.len() };
-                        return Err(Refusal { part, fault });
+            let start = span.start as usize;
+            for (item, id) in ids[start..start + span.len as usize].iter_mut().enumerate() {
+                let fault = match (value, values.get(id.index())) {
+                    (Value::IntList(_), Some(Value::Int(_))) => continue,
+                    (Value::TensorList(_) | Value::OptionalTensorList(_), Some(Value::Tensor(_))) => continue,
+                    (Value::OptionalTensorList(_), Some(Value::None)) => {
+                        *id = ValueId::ABSENT;
+                        continue;
                     }
-                    (Some(named), _) => named,
+                    (_, Some(other)) => Fault::Item { item, value: id.0.into(), expected, got: other.kind() },
+                    // Only an absent item names no value, and only here may items be absent.
+                    (_, None) => continue,
                 };
-                let fits = match value {
-                    Value::IntList(_) => matches!(named, Value::Int(_)),
-                    Value::TensorList(_) => matches!(named, Value::Tensor(_)),
-                    _ => matches!(named, Value::Tensor(_) | Value::None),
-                };
-                if !fits {
-                    let fault = Fault::Item { item, value: id.0.into(), expected, got: named.kind() };
-                    return Err(Refusal { part, fault });
-                }
+                return Err(Refusal { part: Part::Value(self.budget.index(index)?), fault });
             }
         }
         Ok(())
@@ -271,9 +269,7 @@ impl Source<'_> {
 
 /// The value that an input or output names.
 fn signature_value(plan: &MethodPlan, id: i32) -> Result<ValueId, Fault> {
-    let count = plan.values.len();
-    let unknown = || Fault::Index { what: "value", index: id.into(), count };
-    let id = u32::try_from(id).ok().filter(|&id| (id as usize) < count).map(ValueId).ok_or_else(unknown)?;
+    let id = ValueId(row("value", id, plan.values.len())?);
     match plan.value(id) {
         Value::None
         | Value::Int(_)

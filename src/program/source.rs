@@ -154,7 +154,11 @@ impl<'a> Source<'a> {
                     _ => Err(Fault::Index { what: "inline delegate data", index: index.into(), count }),
                 }
             }
-            1 => segment_at(&self.segments, index),
+            1 => self.segments.get(index as usize).copied().ok_or(Fault::Index {
+                what: "segment of delegate data",
+                index: index.into(),
+                count: self.segments.len(),
+            }),
             tag => Err(Fault::Tag { what: "location of delegate data", tag: tag.into() }),
         }
     }

@@ -88,7 +88,7 @@ impl Source<'_> {
         self.budget.charge::<ValueId>(args.len())?;
         let span = self.budget.span(plan.lists.ids.len(), args.len())?;
         let count = plan.values.len();
-        for id in args.iter() {
+        for id in args {
             plan.lists.ids.push(ValueId(row("value", id, count)?));
         }
         Ok(span)
@@ -97,7 +97,7 @@ impl Source<'_> {
 
 /// An index of a table with `count` rows.
 #[inline]
-fn row(what: &'static str, index: i32, count: usize) -> Result<u32, Fault> {
+pub(super) fn row(what: &'static str, index: i32, count: usize) -> Result<u32, Fault> {
     u32::try_from(index).ok().filter(|&row| (row as usize) < count).ok_or(Fault::Index {
         what,
         index: index.into(),

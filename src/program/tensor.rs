@@ -61,7 +61,7 @@ struct Extra<'a> {
     space: SpaceId,
 }
 
-fn read_extra<'a>(tensor: Tensor<'a>) -> Result<Extra<'a>, Fault> {
+fn read_extra(tensor: Tensor<'_>) -> Result<Extra<'_>, Fault> {
     let Some(extra) = tensor.extra_tensor_info()? else {
         return Ok(Extra { name: None, is_external: false, space: SpaceId::HOST });
     };

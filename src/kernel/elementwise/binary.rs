@@ -2,7 +2,7 @@
 //! Arithmetic of two operands: `add`, `mul`, `div`, `pow` and their like, with a tensor or a number.
 
 use super::convert::{Compute, Wide};
-use super::engine::{map1, map2, run, wide1, wide2};
+use super::engine::{map1, map2, run, run_quick, wide1, wide2};
 use super::real::{Real, Ring};
 use super::rules::{
     by_class, by_class_or_complex, check_factor, check_float, check_not_bool, check_out, float_of,
@@ -122,6 +122,9 @@ fn right_scalar<Op: Binary>(call: &mut KernelCall<'_>, op: Op, out: usize) -> Re
 /// `self + alpha · other`; complex operands only where all are of one kind.
 fn add(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     let alpha = call.scalar(2)?;
+    if alpha == Scalar::Int(1) && run_quick(call, [0, 1], 3, |a, b| a + b)? {
+        return Ok(());
+    }
     let common = sum_kind(call, alpha)?;
     if alpha.to_f64() == 1.0 {
         return by_class_or_complex!(common, C => run::<C, 2>(call, [0, 1], 3, common, wide2(C::plus)));
@@ -134,6 +137,9 @@ fn add(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
 
 fn sub(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     let alpha = call.scalar(2)?;
+    if alpha == Scalar::Int(1) && run_quick(call, [0, 1], 3, |a, b| a - b)? {
+        return Ok(());
+    }
     let common = sum_kind(call, alpha)?;
     check_not_bool(common, "subtraction")?;
     if alpha.to_f64() == 1.0 {
@@ -189,6 +195,9 @@ fn rsub_scalar(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
 }
 
 fn mul(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
+    if run_quick(call, [0, 1], 2, |a, b| a * b)? {
+        return Ok(());
+    }
     let common = promote_tensors(call, 0, 1)?;
     check_out(call, common, 2)?;
     by_class_or_complex!(common, C => run::<C, 2>(call, [0, 1], 2, common, wide2(C::times)))
@@ -226,6 +235,9 @@ macro_rules! by_float {
 
 /// True division: integers are divided as `float32`, and the output may be any float kind.
 fn div(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
+    if run_quick(call, [0, 1], 2, |a, b| a / b)? {
+        return Ok(());
+    }
     let common = float_of(promote_tensors(call, 0, 1)?);
     true_division_out(call, common, 2)?;
     by_float!(common, C => run::<C, 2>(call, [0, 1], 2, common, wide2(|a: C, b: C| a / b)))

@@ -58,7 +58,7 @@ pub(super) fn run<C: Compute, const N: usize>(
     common: DType,
     f: impl Fn([&[ReadCell<C>]; N], &[Cell<C>]),
 ) -> Result<(), KernelError> {
-    if !run_alike(call, inputs, out, &f)? { run_any(call, inputs, out, common, &f) } else { Ok(()) }
+    if run_alike(call, inputs, out, &f)? { Ok(()) } else { run_any(call, inputs, out, common, &f) }
 }
 
 /// Runs where every tensor is of `C` and laid out as the output is; gives `false` elsewhere.
@@ -82,6 +82,51 @@ fn run_alike<C: Compute, const N: usize>(
         *slot = tensor.read().map_err(at(index))?;
     }
     f(cells, target.write().map_err(at(out))?);
+    Ok(true)
+}
+
+/// `out ← f(a, b)` for what small programs are full of: `float32` throughout, both operands laid out as the
+/// output, or one of them a single number. Gives `false`, and has done nothing, elsewhere.
+#[inline(always)]
+pub(super) fn run_quick(
+    call: &KernelCall<'_>,
+    [a, b]: [usize; 2],
+    out: usize,
+    f: impl Fn(f32, f32) -> f32,
+) -> Result<bool, KernelError> {
+    let (left, right, target) = (call.tensor(a)?, call.tensor(b)?, call.tensor(out)?);
+    let kinds = [left.dtype(), right.dtype(), target.dtype()];
+    if kinds != [DType::Float32; 3] {
+        return Ok(false);
+    }
+    let (left_fits, right_fits) = (left.matches_layout(target), right.matches_layout(target));
+    let single = |tensor: &Tensor| tensor.numel() == 1 && tensor.rank() <= target.rank();
+    if !(left_fits || single(left)) || !(right_fits || single(right)) || !(left_fits || right_fits) {
+        return Ok(false);
+    }
+    let left = left.read::<f32>().map_err(at(a))?;
+    let right = right.read::<f32>().map_err(at(b))?;
+    let target = target.write::<f32>().map_err(at(out))?;
+    let work = || match (left, right) {
+        ([single], right) if !left_fits => {
+            let left = single.get();
+            target.iter().zip(right).for_each(|(out, right)| out.set(f(left, right.get())));
+        }
+        (left, [single]) if !right_fits => {
+            let right = single.get();
+            target.iter().zip(left).for_each(|(out, left)| out.set(f(left.get(), right)));
+        }
+        _ => {
+            let inputs = left.iter().zip(right);
+            target.iter().zip(inputs).for_each(|(out, (left, right))| out.set(f(left.get(), right.get())));
+        }
+    };
+    // Choosing the widest vectors costs more than a few elements do.
+    if target.len() < BLOCK {
+        work()
+    } else {
+        vectorised(work)
+    }
     Ok(true)
 }
 

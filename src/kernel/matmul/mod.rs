@@ -15,13 +15,14 @@ pub(crate) mod gemm;
 pub(crate) mod product;
 mod widened;
 
-pub(crate) use gemm::{Gemm, as_read, scratch_cells, warm_up};
+pub(crate) use gemm::{Gemm, warm_up};
 pub(crate) use product::{Matrix, Target, pack_len, product};
 
+use super::cells::{apart, cells_of, cells_to_write};
 use super::numeric::{Accumulator, Numeric, with_numeric};
 use super::{Arg, Kernel, KernelCall, KernelError, Scratch, fail};
 use crate::tensor::shape::display_sizes;
-use crate::tensor::{Element, ReadCell, Tensor};
+use crate::tensor::{ReadCell, Tensor};
 use core::cell::Cell;
 
 /// The kernels of this family.
@@ -51,7 +52,11 @@ fn mm(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     call.resize(2, &[rows, cols])?;
     let (a, b, out) = (call.tensor(0)?, call.tensor(1)?, call.tensor(2)?);
     let steps = [a.strides(), b.strides(), out.strides()].map(|s| [0, s[0], s[1]]);
-    run("mm", Problem { a, b, out, start: None, sizes: [1, rows, inner, cols], steps }, call.scratch())
+    run(
+        "mm",
+        Problem { a, b, out, indices: [0, 1, 2], start: None, sizes: [1, rows, inner, cols], steps },
+        call.scratch(),
+    )
 }
 
 fn bmm(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
@@ -65,7 +70,11 @@ fn bmm(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     call.resize(2, &[batch, rows, cols])?;
     let (a, b, out) = (call.tensor(0)?, call.tensor(1)?, call.tensor(2)?);
     let steps = [a.strides(), b.strides(), out.strides()].map(|s| [s[0], s[1], s[2]]);
-    run("bmm", Problem { a, b, out, start: None, sizes: [batch, rows, inner, cols], steps }, call.scratch())
+    run(
+        "bmm",
+        Problem { a, b, out, indices: [0, 1, 2], start: None, sizes: [batch, rows, inner, cols], steps },
+        call.scratch(),
+    )
 }
 
 fn addmm(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
@@ -81,8 +90,12 @@ fn addmm(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     call.resize(5, &[rows, cols])?;
     let (bias, a, b, out) = (call.tensor(0)?, call.tensor(1)?, call.tensor(2)?, call.tensor(5)?);
     let steps = [a.strides(), b.strides(), out.strides()].map(|s| [0, s[0], s[1]]);
-    let start = Some(Start { bias, steps: bias_steps, beta, alpha });
-    run("addmm", Problem { a, b, out, start, sizes: [1, rows, inner, cols], steps }, call.scratch())
+    let start = Some(Start { bias, index: 0, steps: bias_steps, beta, alpha });
+    run(
+        "addmm",
+        Problem { a, b, out, indices: [1, 2, 5], start, sizes: [1, rows, inner, cols], steps },
+        call.scratch(),
+    )
 }
 
 fn linear(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
@@ -107,8 +120,13 @@ fn linear(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     }
     let weight_steps = b.strides();
     let steps = [[0, inner, 1], [0, weight_steps[1], weight_steps[0]], [0, cols, 1]];
-    let start = bias.zip(bias_steps).map(|(bias, steps)| Start { bias, steps, beta: 1.0, alpha: 1.0 });
-    run("linear", Problem { a, b, out, start, sizes: [1, rows, inner, cols], steps }, call.scratch())
+    let start =
+        bias.zip(bias_steps).map(|(bias, steps)| Start { bias, index: 2, steps, beta: 1.0, alpha: 1.0 });
+    run(
+        "linear",
+        Problem { a, b, out, indices: [0, 1, 3], start, sizes: [1, rows, inner, cols], steps },
+        call.scratch(),
+    )
 }
 
 #[cold]
@@ -149,6 +167,8 @@ fn broadcast(name: &str, bias: &Tensor, rows: usize, cols: usize) -> Result<[usi
 #[derive(Clone, Copy)]
 struct Start<'a> {
     bias: &'a Tensor,
+    /// Which argument that is.
+    index: usize,
     /// Row and column strides; 0 stretches.
     steps: [usize; 2],
     beta: f64,
@@ -161,6 +181,8 @@ struct Problem<'a> {
     a: &'a Tensor,
     b: &'a Tensor,
     out: &'a Tensor,
+    /// Which arguments these are.
+    indices: [usize; 3],
     start: Option<Start<'a>>,
     /// Batch, rows, inner, columns.
     sizes: [usize; 4],
@@ -193,46 +215,18 @@ fn run(name: &'static str, problem: Problem<'_>, scratch: Scratch<'_>) -> Result
 }
 
 fn compute<T: Product>(problem: &Problem<'_>, scratch: Scratch<'_>) -> Result<(), KernelError> {
-    let out = cells_to_write::<T>(problem.out)?;
+    let (target, [a, b, out]) = (problem.out, problem.indices);
     let start = match problem.start {
         None => None,
         // Elements at the same places are read just before they are written.
-        Some(start)
-            if start.bias.address() == problem.out.address() && start.steps == problem.steps[2][1..] =>
-        {
-            Some((cells_of::<T>(start.bias)?, start))
+        Some(start) if start.bias.address() == target.address() && start.steps == problem.steps[2][1..] => {
+            Some((cells_of::<T>(start.bias, start.index)?, start))
         }
-        Some(start) => Some((apart::<T>(start.bias, out, scratch)?, start)),
+        Some(start) => Some((apart::<T>(start.bias, start.index, target, scratch)?, start)),
     };
-    let (a, b) = (apart::<T>(problem.a, out, scratch)?, apart::<T>(problem.b, out, scratch)?);
+    let (a, b) = (apart(problem.a, a, target, scratch)?, apart(problem.b, b, target, scratch)?);
+    let out = cells_to_write(target, out)?;
     T::compute(&Cells { a, b, out, start, sizes: problem.sizes, steps: problem.steps }, scratch)
-}
-
-pub(super) fn cells_of<T: Element>(tensor: &Tensor) -> Result<&[ReadCell<T>], KernelError> {
-    tensor.read::<T>().map_err(|source| KernelError::Tensor { index: 0, source })
-}
-
-pub(super) fn cells_to_write<T: Element>(tensor: &Tensor) -> Result<&[Cell<T>], KernelError> {
-    tensor.write::<T>().map_err(|source| KernelError::Tensor { index: 0, source })
-}
-
-/// The elements of `tensor`, from a copy in scratch where they share bytes with `out`.
-pub(super) fn apart<'a, T: Element>(
-    tensor: &'a Tensor,
-    out: &[Cell<T>],
-    scratch: Scratch<'a>,
-) -> Result<&'a [ReadCell<T>], KernelError> {
-    let cells = cells_of::<T>(tensor)?;
-    let (from, to) = (cells.as_ptr_range(), out.as_ptr_range());
-    let meet = from.start.addr() < to.end.addr() && to.start.addr() < from.end.addr();
-    if !meet {
-        return Ok(cells);
-    }
-    let copy = scratch.zeroed::<T>(cells.len())?;
-    for (slot, cell) in copy.iter_mut().zip(cells) {
-        *slot = cell.get();
-    }
-    Ok(scratch_cells(copy))
 }
 
 impl<T: Numeric> Cells<'_, T> {

@@ -14,7 +14,8 @@
 //!
 //! Deliberately absent: threads, and kinds other than `f32` and `f64`.
 
-use super::gemm::{Gemm, MicroKernels, dot_tile, scratch_cells, tile};
+use super::gemm::{Gemm, MicroKernels, dot_tile, tile};
+use crate::kernel::cells::scratch_cells;
 use crate::tensor::{Element, ReadCell};
 use core::cell::Cell;
 
@@ -151,12 +152,11 @@ pub(crate) fn pack_len<T: Gemm>(a: &Matrix<'_, T>, b: &Matrix<'_, T>, out_steps:
         Way::Tiles { pack_all } => {
             let inner = b.rows.min(INNER_BLOCK);
             if pack_all {
-                let cols = b.cols.min(cols_block(kernels)).next_multiple_of(kernels.cols_max);
-                cols * inner
+                b.cols.min(cols_block(kernels)).next_multiple_of(kernels.lanes) * inner
             } else if b.cols.is_multiple_of(kernels.lanes) {
                 0
             } else {
-                inner * kernels.cols_max
+                (b.cols % kernels.cols_max).next_multiple_of(kernels.lanes) * inner
             }
         }
     }
@@ -174,15 +174,40 @@ fn pack<T: Gemm>(b: Matrix<'_, T>, panel: &mut [T], stride: usize) {
             }
         }
     } else {
-        // Sixteen rows at a time: each column gives one line of cache, the panel rows stay near.
-        for (chunk, lines) in panel.chunks_mut(16 * stride).take(b.rows.div_ceil(16)).enumerate() {
-            let rows = (b.rows - chunk * 16).min(16);
+        for row in (0..b.rows).step_by(BLOCK) {
+            let lines = &mut panel[row * stride..];
+            for col in (0..b.cols).step_by(BLOCK) {
+                let part = b.part(row, col, (b.rows - row).min(BLOCK), (b.cols - col).min(BLOCK));
+                transpose(part, &mut lines[col..], stride);
+            }
+        }
+    }
+}
+
+/// Rows and columns of a block that is transposed in registers.
+const BLOCK: usize = 8;
+
+/// As [`pack`], for at most `BLOCK` rows and columns.
+#[inline]
+fn transpose<T: Gemm>(b: Matrix<'_, T>, panel: &mut [T], stride: usize) {
+    if b.rows == BLOCK && b.cols == BLOCK && b.row_step == 1 {
+        let mut block = [[T::default(); BLOCK]; BLOCK];
+        for (col, column) in block.iter_mut().enumerate() {
+            let source = &b.cells[col * b.col_step..][..BLOCK];
+            for (slot, cell) in column.iter_mut().zip(source) {
+                *slot = cell.get();
+            }
+        }
+        for row in 0..BLOCK {
+            let line = &mut panel[row * stride..][..BLOCK];
+            for (slot, column) in line.iter_mut().zip(&block) {
+                *slot = column[row];
+            }
+        }
+    } else {
+        for row in 0..b.rows {
             for col in 0..b.cols {
-                let source = &b.cells[chunk * 16 * b.row_step + col * b.col_step..];
-                for (line, cell) in lines.chunks_mut(stride).zip(source.iter().step_by(b.row_step)).take(rows)
-                {
-                    line[col] = cell.get();
-                }
+                panel[row * stride + col] = b.get(row, col);
             }
         }
     }
@@ -276,7 +301,8 @@ fn tiles<T: Gemm>(
                 let width = (last - col).min(wide);
                 if is_packed(kernels, pack_all, width) {
                     let at = if pack_all { (col - first) * depth } else { 0 };
-                    pack(b.part(inner, col, depth, width), &mut packed[at..][..depth * wide], wide);
+                    let stride = width.next_multiple_of(kernels.lanes);
+                    pack(b.part(inner, col, depth, width), &mut packed[at..][..depth * stride], stride);
                 }
             }
             let packed = scratch_cells(packed);
@@ -286,7 +312,8 @@ fn tiles<T: Gemm>(
                     let width = (last - col).min(wide);
                     let panel = if is_packed(kernels, pack_all, width) {
                         let at = if pack_all { (col - first) * depth } else { 0 };
-                        Matrix { cells: &packed[at..], rows: depth, cols: width, row_step: wide, col_step: 1 }
+                        let row_step = width.next_multiple_of(kernels.lanes);
+                        Matrix { cells: &packed[at..], rows: depth, cols: width, row_step, col_step: 1 }
                     } else {
                         b.part(inner, col, depth, width)
                     };

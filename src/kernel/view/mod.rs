@@ -15,7 +15,7 @@ mod split;
 mod strided;
 
 pub(super) use reshape::{reshape, target_sizes};
-pub(super) use strided::View;
+pub(super) use strided::{View, dim_of, slice_range};
 
 use super::{Arg, Kernel, KernelCall, KernelError, fail};
 use crate::tensor::Dims;

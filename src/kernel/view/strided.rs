@@ -26,14 +26,14 @@ impl View {
     /// Every `step`th index of `dim` from `first` on, `length` of them.
     pub(in super::super) fn narrow(&mut self, dim: usize, first: usize, length: usize, step: usize) {
         let stride = self.strides[dim];
-        self.start += first as isize * stride;
+        self.start = self.start.wrapping_add((first as isize).wrapping_mul(stride));
         self.sizes.as_mut_slice()[dim] = length;
         self.strides.as_mut_slice()[dim] = stride.saturating_mul(step as isize);
     }
 
     /// Index `index` of `dim`, which goes.
     pub(in super::super) fn select(&mut self, dim: usize, index: usize) {
-        self.start += index as isize * self.strides[dim];
+        self.start = self.start.wrapping_add((index as isize).wrapping_mul(self.strides[dim]));
         self.sizes.remove(dim);
         self.strides.remove(dim);
     }
@@ -235,13 +235,13 @@ pub(super) fn diagonal(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
         (rows.saturating_sub(shift).min(columns), stride_a)
     };
     if length > 0 {
-        view.start += shift as isize * first;
+        view.start = (shift as isize).wrapping_mul(first);
     }
     for dim in [a.max(b), a.min(b)] {
         view.sizes.remove(dim);
         view.strides.remove(dim);
     }
-    view.push(length, stride_a + stride_b)?;
+    view.push(length, stride_a.wrapping_add(stride_b))?;
     view.copy(call, 0, 4)
 }
 
@@ -258,7 +258,7 @@ pub(super) fn view_as_real(call: &mut KernelCall<'_>) -> Result<(), KernelError>
     }
     let mut view = View::of(call.tensor(0)?);
     for stride in view.strides.as_mut_slice() {
-        *stride *= 2;
+        *stride = stride.wrapping_mul(2);
     }
     view.push(2, 1)?;
     let sizes = dims(&view.sizes)?;

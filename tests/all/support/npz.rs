@@ -13,7 +13,7 @@ pub fn read(path: impl AsRef<Path>) -> BTreeMap<String, Data> {
     let mut arrays = BTreeMap::new();
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index).unwrap();
-        let name = entry.name().trim_end_matches(".npy").to_string();
+        let name = entry.name().unwrap().trim_end_matches(".npy").to_string();
         let mut bytes = Vec::new();
         entry.read_to_end(&mut bytes).unwrap();
         arrays.insert(name, parse(&bytes));
