@@ -67,8 +67,6 @@ impl Kernel {
 }
 
 /// The tables of the families.
-const FAMILIES: &[&[Kernel]] =
-    &[conv::KERNELS, matmul::KERNELS, norm::KERNELS, pool::KERNELS, reduce::KERNELS, softmax::KERNELS];
 #[rustfmt::skip]
 const FAMILIES: &[&[Kernel]] = &[
     conv::KERNELS,
