@@ -2,15 +2,17 @@
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
 
 mod arena_blocks;
+mod arena_cases;
 mod arena_compile_fail;
 mod arena_out_of_memory;
 mod arena_properties;
 mod arena_set;
+mod golden;
 mod space_contract;
 mod support;
 
 #[cfg(feature = "exec")]
-mod golden;
+mod delegate_aoti;
 #[cfg(feature = "exec")]
 mod kernel_conv;
 #[cfg(feature = "exec")]
