@@ -9,6 +9,46 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import CapsuleType, Self
 
+__all__ = [
+    "Arena",
+    "ArenaMemoryError",
+    "ArenaSet",
+    "ArenaSetReport",
+    "BackendRegistry",
+    "Busy",
+    "Cuda",
+    "Error",
+    "ExternalDataError",
+    "Host",
+    "InputError",
+    "KernelError",
+    "MemoryReport",
+    "MemorySpaceError",
+    "Method",
+    "MethodMeta",
+    "MethodNotFound",
+    "Missing",
+    "MissingOperators",
+    "OperatorRegistry",
+    "Pinned",
+    "PlanError",
+    "Program",
+    "ProgramFormatError",
+    "Runtime",
+    "Space",
+    "StaleOutput",
+    "State",
+    "Tensor",
+    "TensorInfo",
+    "UnsupportedDelegate",
+    "UnsupportedProgram",
+    "Verification",
+    "__version__",
+    "load",
+    "memory_stats",
+    "reset_peak",
+]
+
 __version__: Final[str]
 
 _Path: TypeAlias = str | os.PathLike[str]

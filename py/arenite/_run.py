@@ -18,7 +18,7 @@ FILLS: Mapping[str, Callable[..., Any]] = {
     "ones": np.ones,
     "zeros": np.zeros,
     "arange": lambda sizes, dtype: np.arange(int(np.prod(sizes))).reshape(sizes).astype(dtype),
-    "random": lambda sizes, dtype: np.random.default_rng(0).standard_normal(sizes).astype(dtype),
+    "random": lambda sizes, dtype: np.asarray(np.random.default_rng(0).standard_normal(sizes)).astype(dtype),
 }
 UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
@@ -137,9 +137,12 @@ def numpy_dtype(name: str) -> Any:
     try:
         return np.dtype(name)
     except TypeError:
-        import ml_dtypes
+        try:
+            import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, name))
+            return np.dtype(getattr(ml_dtypes, name))
+        except (ImportError, AttributeError):
+            raise ValueError(f"{name!r} is no dtype") from None
 
 
 def zeros(meta: arenite.MethodMeta) -> list[Any]:

@@ -2,31 +2,23 @@
 //!
 //! Deliberately absent: arenas; see [`crate::arenas`].
 
-use arenite::{ArenaSet, ArenaSetBuilder, HostSpace, SpaceId};
+use arenite::{ArenaSet, ArenaSetBuilder, SpaceId};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::sync::Arc;
 
 /// Why a space is absent; `None` where it is there.
 pub(crate) fn absence(id: SpaceId) -> Option<String> {
     match id.name() {
         "host" => None,
-        "pinned" | "cuda" => Some(NO_DEVICES.into()),
+        "pinned" => arenite::space::cuda::absence(0),
+        "cuda" => arenite::space::cuda::absence(id.index()),
         _ => Some("nobody registered it".into()),
     }
 }
 
-const NO_DEVICES: &str = "this build has host memory only";
-
-/// A set of every space that is there, with reasons for the others.
+/// A set of every space that this machine may have, with reasons for the others.
 pub(crate) fn builder() -> ArenaSetBuilder {
-    let mut builder = ArenaSet::builder().space(Arc::new(HostSpace::new()));
-    for id in [SpaceId::PINNED, SpaceId::cuda(0)] {
-        if let Some(reason) = absence(id) {
-            builder = builder.absent(id, reason);
-        }
-    }
-    builder
+    ArenaSet::machine()
 }
 
 /// A memory space of this machine.

@@ -11,7 +11,7 @@
 //! Deliberately absent: `half_to_float`, which exporters never set on a CPU.
 
 use super::cells::{apart, cells_to_write};
-use super::exp::exp_f32;
+use super::elementwise::exp;
 use super::numeric::{Float, Numeric, vectorised, with_numeric};
 use super::reduce::{Plan, Reduced, wrap};
 use super::{Arg, Kernel, KernelCall, KernelError, fail};
@@ -41,7 +41,7 @@ trait Exponential: Float {
 impl Exponential for f32 {
     #[inline(always)]
     fn exponential(self) -> Self {
-        exp_f32(self)
+        exp(self)
     }
     fn logarithm(self) -> Self {
         self.ln()
@@ -87,6 +87,9 @@ where
     let (input, out) = (call.tensor(0)?, call.tensor(3)?);
     let plan = Plan::new(input, out, reduced, true, true);
     let len = plan.group_len();
+    if out.numel() == 0 {
+        return Ok(());
+    }
     let to_cells = cells_to_write::<T>(out, 3)?;
     let step = out.strides().get(dim).copied().unwrap_or(1);
     // Lines are written where they were read, if both lie alike; else a copy is read.

@@ -21,8 +21,8 @@ mod direct;
 mod geometry;
 mod patches;
 
-use super::cells::{apart, cells_of, cells_to_write};
-use super::matmul::{Gemm, scratch_cells};
+use super::cells::{apart, cells_of, cells_to_write, scratch_cells};
+use super::matmul::Gemm;
 use super::numeric::{Accumulator, Numeric, with_numeric};
 use super::{Arg, Kernel, KernelCall, KernelError, Scratch, fail};
 use crate::tensor::ReadCell;

@@ -16,7 +16,7 @@ fn power_of_two(exponent: i32) -> f32 {
 
 /// `e` to the power of `x`.
 #[inline(always)]
-pub(super) fn exp(x: f32) -> f32 {
+pub(in crate::kernel) fn exp(x: f32) -> f32 {
     // ln 2 in two parts: the first has so few bits that its products below are exact.
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;

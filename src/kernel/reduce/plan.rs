@@ -21,6 +21,8 @@ pub(crate) struct Reduced(u16);
 impl Reduced {
     /// Every dimension.
     pub(crate) const ALL: Self = Self(u16::MAX);
+    /// No dimension: each element is a group.
+    pub(crate) const NONE: Self = Self(0);
 
     /// The dimension that `dim` names, from the end where negative.
     pub(crate) fn one(name: &str, dim: i64, rank: usize) -> Result<Self, KernelError> {
