@@ -18,8 +18,8 @@ pub mod tensor;
 pub mod value;
 
 pub use arena::{
-    Arena, ArenaSet, ArenaSetBuilder, ArenaSetReport, ArenaStats, Checkpoint, MissingSpace, OwnerReport,
-    PooledArena, Scope, ScopeGuard, SpaceReport,
+    Arena, ArenaSet, ArenaSetBuilder, ArenaSetReport, ArenaStats, Checkpoint, MissingSpace, OpenSpace,
+    OwnerReport, PooledArena, Scope, ScopeGuard, SpaceReport,
 };
 pub use space::{
     AllocError, AllocErrorKind, Block, FailNth, HostAccessible, HostSpace, HostStats, LimitSource, Limited,

@@ -181,11 +181,14 @@ impl SpacePool {
             (slot, picked, ledger.surplus(self.limit_bytes))
         };
         drop(surplus);
-        let result = picked.map_or_else(|| self.fresh(bytes), Ok).and_then(|arena| with_room(arena, bytes));
+        // An arena that grows in place has its first chunk from the start, so that growing costs no heap.
+        let room_bytes = if self.space.as_reserve().is_some() { bytes.max(1) } else { bytes };
+        let result =
+            picked.map_or_else(|| self.fresh(bytes), Ok).and_then(|arena| with_room(arena, room_bytes));
         let result = result.or_else(|_| {
             // What is idle may be what is missing.
             self.trim();
-            with_room(self.fresh(bytes)?, bytes)
+            with_room(self.fresh(bytes)?, room_bytes)
         });
         match result {
             Ok(arena) => Ok((arena, slot)),
@@ -286,7 +289,7 @@ impl SpacePool {
             .flatten()
             .map(|owner| OwnerReport { owner: owner.label.as_str().to_owned(), bytes: owner.bytes })
             .collect();
-        owners.sort_by(|a, b| b.bytes.cmp(&a.bytes));
+        owners.sort_by_key(|owner| core::cmp::Reverse(owner.bytes));
         SpaceReport {
             id: self.id,
             limit_bytes: self.limit_bytes,

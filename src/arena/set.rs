@@ -19,7 +19,7 @@ use crate::space::{AllocError, AllocErrorKind, Block, HostSpace, MemorySpace, Sp
 use core::alloc::Layout;
 use core::cell::Cell;
 use core::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// One pool of arenas per memory space. Cloning is cheap and gives the same set.
 ///
@@ -47,15 +47,41 @@ pub struct ArenaSet(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    pools: Vec<SpacePool>,
+    slots: Vec<Slot>,
     absent: Vec<(SpaceId, String)>,
     remap: Vec<(SpaceId, SpaceId)>,
+}
+
+/// Opens a space when it is first asked for, or says why it cannot.
+pub type OpenSpace = fn(SpaceId) -> Result<Arc<dyn MemorySpace>, String>;
+
+/// A space of a set: there from the start, or opened when it is first asked for.
+#[derive(Debug)]
+struct Slot {
+    id: SpaceId,
+    pool: OnceLock<SpacePool>,
+    open: Option<OpenSpace>,
+    limit_bytes: Option<usize>,
+    keep_bytes: Option<usize>,
+}
+
+impl Slot {
+    /// The pool, opened now if need be.
+    fn pool(&self) -> Result<&SpacePool, String> {
+        if let (None, Some(open)) = (self.pool.get(), self.open) {
+            let pool = SpacePool::new(open(self.id)?, self.limit_bytes, self.keep_bytes);
+            // Where two threads open it at once, the first one's stays.
+            let _ = self.pool.set(pool);
+        }
+        self.pool.get().ok_or_else(|| "it was never opened".into())
+    }
 }
 
 /// Says what an [`ArenaSet`] consists of. Where a space, limit or reason is named twice, the last counts.
 #[derive(Debug, Default)]
 pub struct ArenaSetBuilder {
     spaces: Vec<Arc<dyn MemorySpace>>,
+    on_demand: Vec<(SpaceId, OpenSpace)>,
     limits: Vec<(SpaceId, usize)>,
     keeps: Vec<(SpaceId, usize)>,
     absent: Vec<(SpaceId, String)>,
@@ -68,6 +94,15 @@ impl ArenaSetBuilder {
     pub fn space(mut self, space: Arc<dyn MemorySpace>) -> Self {
         self.spaces.retain(|known| known.id() != space.id());
         self.spaces.push(space);
+        self
+    }
+
+    /// Adds a space that is opened when it is first asked for: a device that most runs never touch.
+    /// A space added as such wins.
+    #[must_use]
+    pub fn on_demand(mut self, id: SpaceId, open: OpenSpace) -> Self {
+        self.on_demand.retain(|(known, _)| *known != id);
+        self.on_demand.push((id, open));
         self
     }
 
@@ -106,12 +141,22 @@ impl ArenaSetBuilder {
         let last = |list: &[(SpaceId, usize)], id| {
             list.iter().rev().find(|(known, _)| *known == id).map(|&(_, bytes)| bytes)
         };
-        let pool = |space: Arc<dyn MemorySpace>| {
-            let id = space.id();
-            SpacePool::new(space, last(&self.limits, id), last(&self.keeps, id))
+        let slot = |id: SpaceId, open: Option<OpenSpace>| {
+            let (limit_bytes, keep_bytes) = (last(&self.limits, id), last(&self.keeps, id));
+            Slot { id, pool: OnceLock::new(), open, limit_bytes, keep_bytes }
         };
-        let pools = self.spaces.into_iter().map(pool).collect();
-        ArenaSet(Arc::new(Inner { pools, absent: self.absent, remap: self.remap }))
+        let mut slots: Vec<Slot> = Vec::with_capacity(self.spaces.len() + self.on_demand.len());
+        for space in self.spaces {
+            let slot = slot(space.id(), None);
+            let _ = slot.pool.set(SpacePool::new(space, slot.limit_bytes, slot.keep_bytes));
+            slots.push(slot);
+        }
+        for (id, open) in self.on_demand {
+            if slots.iter().all(|known| known.id != id) {
+                slots.push(slot(id, Some(open)));
+            }
+        }
+        ArenaSet(Arc::new(Inner { slots, absent: self.absent, remap: self.remap }))
     }
 }
 
@@ -121,14 +166,35 @@ impl ArenaSet {
         Self::builder().space(Arc::new(HostSpace::new())).build()
     }
 
+    /// A builder with every kind of memory that this machine may have: the host, and with the feature `cuda`
+    /// page-locked memory and CUDA devices, which are opened when they are first asked for.
+    pub fn machine() -> ArenaSetBuilder {
+        let builder = Self::builder().space(Arc::new(HostSpace::new()));
+        #[cfg(feature = "cuda")]
+        let builder = crate::space::cuda::DEVICES
+            .map(SpaceId::cuda)
+            .fold(builder, |builder, id| builder.on_demand(id, crate::space::cuda::open))
+            .on_demand(SpaceId::PINNED, crate::space::cuda::open);
+        #[cfg(not(feature = "cuda"))]
+        let builder = [SpaceId::PINNED, SpaceId::cuda(0)]
+            .into_iter()
+            .fold(builder, |builder, id| builder.absent(id, "arenite was built without the feature `cuda`"));
+        builder
+    }
+
     /// A set made to measure.
     pub fn builder() -> ArenaSetBuilder {
         ArenaSetBuilder::default()
     }
 
-    /// The ids of the spaces in this set.
+    /// The ids of the spaces that are open in this set.
     pub fn present(&self) -> impl Iterator<Item = SpaceId> {
-        self.0.pools.iter().map(SpacePool::id)
+        self.pools().map(SpacePool::id)
+    }
+
+    /// The pools that are open.
+    fn pools(&self) -> impl Iterator<Item = &SpacePool> {
+        self.0.slots.iter().filter_map(|slot| slot.pool.get())
     }
 
     /// The space that serves `id`: itself, or what it is remapped to.
@@ -137,15 +203,16 @@ impl ArenaSet {
     /// [`MissingSpace`] where that space is not in this set.
     pub fn resolve(&self, id: SpaceId) -> Result<SpaceId, MissingSpace> {
         let target = self.0.remap.iter().find(|(from, _)| *from == id).map_or(id, |&(_, to)| to);
-        if self.pool(target).is_some() {
-            return Ok(target);
-        }
+        let slot = self.0.slots.iter().find(|slot| slot.id == target);
+        let refused = match slot.map(Slot::pool) {
+            Some(Ok(_)) => return Ok(target),
+            Some(Err(reason)) => Some((target, reason)),
+            None => None,
+        };
         let absent = &self.0.absent;
-        let reason = absent
-            .iter()
-            .find(|(known, _)| *known == target)
-            .or_else(|| absent.iter().find(|(known, _)| known.name() == target.name()))
-            .cloned();
+        let known = || absent.iter().find(|(known, _)| *known == target);
+        let like = || absent.iter().find(|(known, _)| known.name() == target.name());
+        let reason = refused.or_else(|| known().or_else(like).cloned());
         Err(MissingSpace { id: target, present: self.present().collect(), reason })
     }
 
@@ -163,44 +230,46 @@ impl ArenaSet {
     /// # Errors
     /// [`AllocError`]: over the limit, refused by the space, or no such space in this set.
     pub fn take(&self, id: SpaceId, bytes: usize, owner: &str) -> Result<PooledArena, AllocError> {
-        let Some(at) = self.0.pools.iter().position(|pool| pool.id() == id) else {
+        let at = self.0.slots.iter().position(|slot| slot.id == id);
+        let Some((at, pool)) = at.and_then(|at| Some((at, self.0.slots[at].pool().ok()?))) else {
             let kind = AllocErrorKind::Refused { reason: "this arena set has no such space" };
             let layout = Layout::from_size_align(bytes, 1).unwrap_or(Layout::new::<()>());
             return Err(AllocError::new(id, layout, kind));
         };
-        let (arena, slot) = self.0.pools[at].take(bytes, Label::new(owner))?;
+        let (arena, slot) = pool.take(bytes, Label::new(owner))?;
         Ok(PooledArena { arena: Some(arena), claimed_bytes: Cell::new(bytes), slot, at, set: self.clone() })
     }
 
     /// What every space of this set holds and has given out.
     pub fn report(&self) -> ArenaSetReport {
-        let spaces = self.0.pools.iter().map(SpacePool::report).collect();
+        let spaces = self.pools().map(SpacePool::report).collect();
         ArenaSetReport { spaces, absent: self.0.absent.clone() }
     }
 
     /// Starts every peak anew from what is taken now.
     pub fn reset_peak(&self) {
-        self.0.pools.iter().for_each(SpacePool::reset_peak);
+        self.pools().for_each(SpacePool::reset_peak);
     }
 
     /// Gives all idle memory back to the spaces; says how many bytes.
     pub fn trim(&self) -> usize {
-        self.0.pools.iter().map(SpacePool::trim).sum()
+        self.pools().map(SpacePool::trim).sum()
     }
 
     /// Gives all idle memory back and takes no more requests. Arenas out stay valid until given back.
     pub fn close(&self) {
-        self.0.pools.iter().for_each(SpacePool::close);
+        self.pools().for_each(SpacePool::close);
     }
 
     fn pool(&self, id: SpaceId) -> Option<&SpacePool> {
-        self.0.pools.iter().find(|pool| pool.id() == id)
+        self.0.slots.iter().find(|slot| slot.id == id)?.pool().ok()
     }
 }
 
 impl Default for ArenaSet {
+    /// Every kind of memory that this machine may have, without limits.
     fn default() -> Self {
-        Self::host()
+        Self::machine().build()
     }
 }
 
@@ -224,7 +293,7 @@ impl PooledArena {
     }
 
     fn pool(&self) -> &SpacePool {
-        &self.set.0.pools[self.at]
+        self.set.0.slots[self.at].pool.get().expect("an arena was taken from it")
     }
 
     /// The space its memory is from.

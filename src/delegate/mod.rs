@@ -9,15 +9,21 @@
 //! and [`NativeCode`] says what may run. Deliberately absent: planned memory. The executor binds it and says,
 //! per call, which tensors are the inputs and outputs.
 
+#[cfg(target_os = "linux")]
 mod aoti;
 mod call;
 mod error;
 mod registry;
 
+#[cfg(target_os = "linux")]
+pub use aoti::AotiCpuBackend;
+#[cfg(all(target_os = "linux", feature = "cuda"))]
+pub use aoti::CudaBackend;
 pub use call::DelegateCall;
 pub use error::DelegateError;
 pub use registry::{DelegateRegistry, NativeCode};
 
+use crate::arena::ArenaSet;
 use crate::space::{Queue, SpaceId};
 use crate::tensor::DType;
 
@@ -33,7 +39,7 @@ use crate::tensor::DType;
 ///     fn id(&self) -> &'static str {
 ///         "Nothing"
 ///     }
-///     fn load(&self, _: &DelegateLoad<'_>) -> Result<Box<dyn LoadedDelegate>, DelegateError> {
+///     fn load(&self, _: &mut DelegateLoad<'_>) -> Result<Box<dyn LoadedDelegate>, DelegateError> {
 ///         Ok(Box::new(LoadedNothing))
 ///     }
 /// }
@@ -59,7 +65,7 @@ pub trait Delegate: Send + Sync {
     ///
     /// # Errors
     /// [`DelegateError`]. Nothing is held then.
-    fn load(&self, load: &DelegateLoad<'_>) -> Result<Box<dyn LoadedDelegate>, DelegateError>;
+    fn load(&self, load: &mut DelegateLoad<'_>) -> Result<Box<dyn LoadedDelegate>, DelegateError>;
 }
 
 /// One delegate of one loaded method.
@@ -125,7 +131,6 @@ pub trait LoadedDelegate: Send {
 }
 
 /// What a delegate gets at load. It copies what it keeps.
-#[derive(Clone, Copy)]
 pub struct DelegateLoad<'a> {
     /// The method, for messages.
     pub method: &'a str,
@@ -141,9 +146,12 @@ pub struct DelegateLoad<'a> {
     pub args_len: usize,
     /// Where the planned buffers of its arguments are, after any remapping.
     pub space: SpaceId,
-    /// The most bytes it may hold in `space`, where there is a limit.
-    pub limit_bytes: Option<usize>,
-    /// Methods with the same number here share named state and weights with each other.
+    /// Where its memory comes from: weights, state and scratch, in `space` and on the host.
+    pub arenas: &'a ArenaSet,
+    /// The method's queue of `space`, to bring weights there; `None` on the host. Wait for it before the
+    /// source of a copy goes.
+    pub queue: Option<&'a mut (dyn Queue + 'static)>,
+    /// Methods with the same number here share named state and weights with each other; 0 shares with none.
     pub sharing: usize,
     /// Which native code may run.
     pub native_code: &'a NativeCode,

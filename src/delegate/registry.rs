@@ -32,7 +32,7 @@ impl NativeCode {
 }
 
 /// Delegates by name: the built-in ones, and those a user added, which win.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct DelegateRegistry {
     delegates: Vec<Arc<dyn Delegate>>,
     native_code: NativeCode,
@@ -44,6 +44,18 @@ impl core::fmt::Debug for DelegateRegistry {
             .field("ids", &self.ids())
             .field("native_code", &self.native_code)
             .finish()
+    }
+}
+
+impl Default for DelegateRegistry {
+    fn default() -> Self {
+        Self {
+            delegates: vec![
+                #[cfg(all(target_os = "linux", feature = "cuda"))]
+                Arc::new(super::CudaBackend),
+            ],
+            native_code: NativeCode::default(),
+        }
     }
 }
 

@@ -127,7 +127,7 @@ impl Loader {
             self.options.arenas.take(SpaceId::HOST, 0, name).map_err(|error| {
                 LoadError::refused(plan, "scratch", (SpaceId::HOST, 0, error.to_string()))
             })?;
-        let delegates = fitting.load_delegates(&spaces, self.sharing())?;
+        let delegates = fitting.load_delegates(&spaces, self.sharing(), &mut planned)?;
         crate::kernel::warm_up();
         Ok(Method::new(Parts {
             program: Arc::clone(program),
@@ -357,6 +357,7 @@ impl Fitting<'_> {
         &self,
         spaces: &[SpaceId],
         sharing: usize,
+        planned: &mut Planned,
     ) -> Result<Vec<Box<dyn LoadedDelegate>>, LoadError> {
         let mut loaded = Vec::with_capacity(self.plan.delegates.len());
         for (index, spec) in self.plan.delegates.iter().enumerate() {
@@ -369,7 +370,7 @@ impl Fitting<'_> {
             let specs: Vec<(&str, &[u8])> =
                 spec.compile_specs.iter().map(|spec| (&*spec.key, self.program.data(spec.value))).collect();
             let space = self.space_of_args(call.unwrap_or_default(), spaces);
-            let load = DelegateLoad {
+            let mut load = DelegateLoad {
                 method: &self.plan.name,
                 index,
                 processed: self.program.data(spec.processed),
@@ -377,11 +378,12 @@ impl Fitting<'_> {
                 named: &ProgramData(self.program),
                 args_len: call.map_or(0, |args| args.len as usize),
                 space,
-                limit_bytes: limit_of(&self.options.arenas, space),
-                sharing: if sharing == 0 { core::ptr::from_ref(self).addr() } else { sharing },
+                arenas: &self.options.arenas,
+                queue: planned.holdings.queue(space),
+                sharing,
                 native_code: self.options.delegates.native_code(),
             };
-            loaded.push(backend.load(&load).map_err(|error| LoadError::Delegate {
+            loaded.push(backend.load(&mut load).map_err(|error| LoadError::Delegate {
                 method: self.method(),
                 index,
                 id: id.into(),
@@ -418,11 +420,6 @@ impl NamedData for ProgramData<'_> {
         sources.dedup();
         sources.join(", ")
     }
-}
-
-/// The limit of a space in an arena set.
-fn limit_of(arenas: &ArenaSet, space: SpaceId) -> Option<usize> {
-    arenas.report().spaces.iter().find(|report| report.id == space)?.limit_bytes
 }
 
 /// Whether an operator copies between spaces; the executor does it itself.

@@ -22,6 +22,7 @@ use crate::tensor::Tensor;
 use crate::value::Value;
 use bumpalo::Bump;
 use core::alloc::Layout;
+use core::cell::Cell;
 use core::ptr::NonNull;
 
 /// The tables of a method, in one bump.
@@ -94,17 +95,18 @@ impl Tables {
 #[derive(Debug)]
 pub(super) struct Temp {
     arena: PooledArena,
+    used: Cell<bool>,
 }
 
 impl Temp {
     pub(super) fn new(arena: PooledArena) -> Self {
-        Self { arena }
+        Self { arena, used: Cell::new(false) }
     }
 
     /// Takes back what the last instruction took.
     #[inline]
     pub(super) fn reset(&mut self) {
-        if self.arena.stats().live_bytes != 0 {
+        if self.used.replace(false) {
             self.arena.reset();
         }
     }
@@ -119,6 +121,7 @@ impl Temp {
 // the host space; it hands no byte out twice until `reset`, which takes `&mut self`, and never moves a block.
 unsafe impl ScratchSource for Temp {
     fn allocate(&self, layout: Layout) -> Result<NonNull<u8>, KernelError> {
+        self.used.set(true);
         match self.arena.allocate(layout) {
             Ok(block) => Ok(block.address()),
             Err(error) => Err(KernelError::Scratch { asked_bytes: layout.size(), reason: error.to_string() }),

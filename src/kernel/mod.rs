@@ -17,15 +17,18 @@ mod elementwise;
 mod error;
 mod indexing;
 mod matmul;
+mod norm;
 mod number;
 mod numeric;
 mod pad;
+mod pool;
 mod prim;
 mod rearrange;
 mod reduce;
 mod resample;
 mod schema;
 mod scratch;
+mod softmax;
 mod view;
 mod walk;
 
@@ -78,11 +81,14 @@ const FAMILIES: &[&[Kernel]] = &[
     elementwise::UNARY,
     indexing::KERNELS,
     matmul::KERNELS,
+    norm::KERNELS,
     pad::KERNELS,
+    pool::KERNELS,
     prim::KERNELS,
     rearrange::KERNELS,
     reduce::KERNELS,
     resample::KERNELS,
+    softmax::KERNELS,
     view::KERNELS,
 ];
 

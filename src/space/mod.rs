@@ -12,6 +12,8 @@
 //! out, so that the same code serves memory the CPU cannot reach.
 
 mod block;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod error;
 mod fail_nth;
 mod forward;
@@ -23,6 +25,7 @@ mod queue;
 mod recording;
 
 pub use block::Block;
+pub(crate) use block::dangling;
 pub use error::{AllocError, AllocErrorKind, LimitSource};
 pub use fail_nth::FailNth;
 pub use host::{HostSpace, HostStats};

@@ -1,21 +1,13 @@
 //! Arenas over any space: blocks, resets, trimming, figures.
 
-use crate::support::{FakeDevice, Numbers};
-use arenite::{Arena, Block, HostSpace, Limited, MemorySpace, Recording};
+use crate::support::fake_device::FakeDevice;
+use crate::support::memory::{fill, holds};
+use crate::support::numbers::Numbers;
+use arenite::{Arena, HostSpace, Limited, MemorySpace, Recording};
 use core::alloc::Layout;
 
 fn layout(size: usize, align: usize) -> Layout {
     Layout::from_size_align(size, align).unwrap()
-}
-
-fn is_zero(block: Block) -> bool {
-    // SAFETY: tests call this for live host blocks whose bytes are initialised.
-    (0..block.size_bytes()).all(|at| 0 == unsafe { block.address().add(at).read() })
-}
-
-fn fill(block: Block) {
-    // SAFETY: tests call this for live host blocks.
-    unsafe { block.address().write_bytes(0xff, block.size_bytes()) };
 }
 
 #[test]
@@ -139,17 +131,17 @@ fn zeroed_blocks_are_zero_however_often_memory_is_reused() {
             let size = 1 + numbers.below(if round % 9 == 0 { 300_000 } else { 3000 });
             if numbers.below(2) == 0 {
                 let block = arena.allocate_zeroed(layout(size, 1 << numbers.below(8))).unwrap();
-                assert!(is_zero(block), "round {round}");
-                fill(block);
+                assert!(holds(&space, block, 0), "round {round}");
+                fill(&space, block, 0xff);
             } else {
-                fill(arena.allocate(layout(size, 8)).unwrap());
+                fill(&space, arena.allocate(layout(size, 8)).unwrap(), 0xff);
             }
             match numbers.below(12) {
                 0 => arena.reset(),
                 1 => arena.trim(),
                 2 => {
                     let mark = arena.checkpoint();
-                    fill(arena.allocate(layout(size, 8)).unwrap());
+                    fill(&space, arena.allocate(layout(size, 8)).unwrap(), 0xff);
                     assert!(arena.rewind(mark));
                 }
                 _ => {}
@@ -160,10 +152,11 @@ fn zeroed_blocks_are_zero_however_often_memory_is_reused() {
 
 #[test]
 fn fresh_memory_is_known_to_be_zero() {
-    let mut arena = Arena::new(HostSpace::new());
+    let space = HostSpace::new();
+    let mut arena = Arena::new(&space);
     let (block, stale_bytes) = arena.allocate_stale(layout(4096, 64)).unwrap();
     assert_eq!(stale_bytes, 0);
-    assert!(is_zero(block));
+    assert!(holds(&space, block, 0));
     arena.reset();
     let (_, stale_bytes) = arena.allocate_stale(layout(8192, 64)).unwrap();
     assert_eq!(stale_bytes, 4096);

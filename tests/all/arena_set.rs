@@ -1,6 +1,7 @@
 //! Arena sets: resolving, limits, taking and giving back in any order.
 
-use crate::support::{FakeDevice, Numbers};
+use crate::support::fake_device::FakeDevice;
+use crate::support::numbers::Numbers;
 use arenite::{AllocErrorKind, ArenaSet, HostSpace, LimitSource, MemorySpace, SpaceId};
 use core::alloc::Layout;
 use std::sync::Arc;

@@ -1,31 +1,14 @@
 //! What every memory space promises, stamped onto every space and wrapper.
 
-use crate::support::{FakeDevice, Numbers};
+use crate::support::fake_device::FakeDevice;
+use crate::support::memory::{fill, holds};
+use crate::support::numbers::Numbers;
 use arenite::{AllocErrorKind, Block, FailNth, HostSpace, Limited, MemorySpace, Recording};
 use core::alloc::Layout;
 use std::sync::Arc;
 
 fn layout(size: usize, align: usize) -> Layout {
     Layout::from_size_align(size, align).unwrap()
-}
-
-/// Writes a pattern where the CPU reaches the block.
-fn fill(space: &dyn MemorySpace, block: Block, byte: u8) {
-    if space.host_accessible() {
-        // SAFETY: a live block of a host-accessible space.
-        unsafe { block.address().write_bytes(byte, block.size_bytes()) };
-    }
-}
-
-/// Whether the pattern is still there.
-fn holds(space: &dyn MemorySpace, block: Block, byte: u8) -> bool {
-    if !space.host_accessible() {
-        return true;
-    }
-    (0..block.size_bytes()).all(|at| {
-        // SAFETY: a byte of a live block of a host-accessible space, written before.
-        byte == unsafe { block.address().add(at).read() }
-    })
 }
 
 fn give_back(space: &dyn MemorySpace, block: Block) {

@@ -15,7 +15,7 @@ pub(crate) mod gemm;
 pub(crate) mod product;
 mod widened;
 
-pub(crate) use gemm::{Gemm, as_read, scratch_cells, warm_up};
+pub(crate) use gemm::{Gemm, warm_up};
 pub(crate) use product::{Matrix, Target, pack_len, product};
 
 use super::cells::{apart, cells_of, cells_to_write};
@@ -52,7 +52,11 @@ fn mm(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     call.resize(2, &[rows, cols])?;
     let (a, b, out) = (call.tensor(0)?, call.tensor(1)?, call.tensor(2)?);
     let steps = [a.strides(), b.strides(), out.strides()].map(|s| [0, s[0], s[1]]);
-    run("mm", Problem { a, b, out, indices: [0, 1, 2], start: None, sizes: [1, rows, inner, cols], steps }, call.scratch())
+    run(
+        "mm",
+        Problem { a, b, out, indices: [0, 1, 2], start: None, sizes: [1, rows, inner, cols], steps },
+        call.scratch(),
+    )
 }
 
 fn bmm(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
@@ -66,7 +70,11 @@ fn bmm(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     call.resize(2, &[batch, rows, cols])?;
     let (a, b, out) = (call.tensor(0)?, call.tensor(1)?, call.tensor(2)?);
     let steps = [a.strides(), b.strides(), out.strides()].map(|s| [s[0], s[1], s[2]]);
-    run("bmm", Problem { a, b, out, indices: [0, 1, 2], start: None, sizes: [batch, rows, inner, cols], steps }, call.scratch())
+    run(
+        "bmm",
+        Problem { a, b, out, indices: [0, 1, 2], start: None, sizes: [batch, rows, inner, cols], steps },
+        call.scratch(),
+    )
 }
 
 fn addmm(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
@@ -83,7 +91,11 @@ fn addmm(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     let (bias, a, b, out) = (call.tensor(0)?, call.tensor(1)?, call.tensor(2)?, call.tensor(5)?);
     let steps = [a.strides(), b.strides(), out.strides()].map(|s| [0, s[0], s[1]]);
     let start = Some(Start { bias, index: 0, steps: bias_steps, beta, alpha });
-    run("addmm", Problem { a, b, out, indices: [1, 2, 5], start, sizes: [1, rows, inner, cols], steps }, call.scratch())
+    run(
+        "addmm",
+        Problem { a, b, out, indices: [1, 2, 5], start, sizes: [1, rows, inner, cols], steps },
+        call.scratch(),
+    )
 }
 
 fn linear(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
@@ -108,8 +120,13 @@ fn linear(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     }
     let weight_steps = b.strides();
     let steps = [[0, inner, 1], [0, weight_steps[1], weight_steps[0]], [0, cols, 1]];
-    let start = bias.zip(bias_steps).map(|(bias, steps)| Start { bias, index: 2, steps, beta: 1.0, alpha: 1.0 });
-    run("linear", Problem { a, b, out, indices: [0, 1, 3], start, sizes: [1, rows, inner, cols], steps }, call.scratch())
+    let start =
+        bias.zip(bias_steps).map(|(bias, steps)| Start { bias, index: 2, steps, beta: 1.0, alpha: 1.0 });
+    run(
+        "linear",
+        Problem { a, b, out, indices: [0, 1, 3], start, sizes: [1, rows, inner, cols], steps },
+        call.scratch(),
+    )
 }
 
 #[cold]

@@ -6,9 +6,8 @@
 //!
 //! Deliberately absent: the extremes alone, see [`super::fold`].
 
-use super::plan::{Plan, Reduced, plan_of, wrap};
-use super::store::Store;
 use super::nothing_to_compare;
+use super::plan::{Plan, Reduced, plan_of, wrap};
 use crate::kernel::cells::{apart, cells_to_write, meet};
 use crate::kernel::numeric::{Numeric, with_numeric};
 use crate::kernel::{KernelCall, KernelError, Scratch, fail};
@@ -52,7 +51,10 @@ fn place_of(at: usize) -> i64 {
     i64::try_from(at).unwrap_or(i64::MAX)
 }
 
-pub(super) fn place<const LEAST: bool>(call: &mut KernelCall<'_>, name: &'static str) -> Result<(), KernelError> {
+pub(super) fn place<const LEAST: bool>(
+    call: &mut KernelCall<'_>,
+    name: &'static str,
+) -> Result<(), KernelError> {
     let dim = call.optional_int(1)?;
     let (reduced, keep) = match dim {
         Some(dim) => (Reduced::one(name, dim, call.tensor(0)?.rank())?, call.bool(2)?),

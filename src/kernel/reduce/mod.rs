@@ -67,7 +67,8 @@ pub(super) const KERNELS: &[Kernel] = kernels! {
 fn check_dtype(name: &str, asked: Option<i64>, out: &Tensor) -> Result<(), KernelError> {
     match asked {
         Some(code) if code != i64::from(out.dtype().code()) => {
-            let got = DType::from_code(code).map_or_else(|| format!("code {code}"), |dtype| dtype.to_string());
+            let got =
+                DType::from_code(code).map_or_else(|| format!("code {code}"), |dtype| dtype.to_string());
             fail!(DType, "{name}: dtype is {got} and out {}, expected one kind", out.dtype())
         }
         _ => Ok(()),
@@ -83,7 +84,10 @@ fn check_float(name: &str, tensors: &[&Tensor]) -> Result<(), KernelError> {
 
 #[cold]
 fn nothing_to_compare(name: &str, sizes: &[usize]) -> KernelError {
-    KernelError::Shape(format!("{name}: input is {}, expected an element in each group", display_sizes(sizes)))
+    KernelError::Shape(format!(
+        "{name}: input is {}, expected an element in each group",
+        display_sizes(sizes)
+    ))
 }
 
 /// Folds argument 0 into argument `out`.
@@ -220,7 +224,11 @@ fn truth_one<const EVERY: bool>(call: &mut KernelCall<'_>, name: &'static str) -
 
 fn truth_list<const EVERY: bool>(call: &mut KernelCall<'_>, name: &'static str) -> Result<(), KernelError> {
     let dims = call.optional_ints(1)?;
-    let reduced = Reduced::list(name, dims.as_deref(), call.tensor(0)?.rank())?;
+    let reduced = match dims.as_deref() {
+        // As in torch, unlike sums: an empty list reduces nothing.
+        Some([]) => Reduced::NONE,
+        dims => Reduced::list(name, dims, call.tensor(0)?.rank())?,
+    };
     truth::<EVERY>(call, name, reduced, call.bool(2)?, 3)
 }
 

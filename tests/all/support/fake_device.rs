@@ -14,7 +14,7 @@ const UNIT_BYTES: usize = 1 << 16;
 
 /// A fake device of so many bytes.
 #[derive(Debug)]
-pub(crate) struct FakeDevice {
+pub struct FakeDevice {
     id: SpaceId,
     capacity_bytes: usize,
     align: usize,
@@ -39,35 +39,35 @@ struct Region {
 
 impl FakeDevice {
     /// `cuda:0` with exact blocks only.
-    pub(crate) fn new(capacity_bytes: usize) -> Self {
+    pub fn new(capacity_bytes: usize) -> Self {
         Self { id: SpaceId::cuda(0), capacity_bytes, align: 256, reserves: false, state: Mutex::default() }
     }
 
     /// The same, whose blocks are aligned to `align`.
-    pub(crate) fn with_align(mut self, align: usize) -> Self {
+    pub fn with_align(mut self, align: usize) -> Self {
         self.align = align;
         self
     }
 
     /// The same, reserving addresses.
-    pub(crate) fn reserving(mut self) -> Self {
+    pub fn reserving(mut self) -> Self {
         self.reserves = true;
         self
     }
 
     /// The bytes in use.
-    pub(crate) fn live_bytes(&self) -> usize {
+    pub fn live_bytes(&self) -> usize {
         self.state.lock().unwrap().live_bytes
     }
 
     /// Blocks and regions not given back.
-    pub(crate) fn live_blocks(&self) -> usize {
+    pub fn live_blocks(&self) -> usize {
         let state = self.state.lock().unwrap();
         state.blocks.len() + state.regions.len()
     }
 
     /// Calls that took or gave memory.
-    pub(crate) fn calls(&self) -> u64 {
+    pub fn calls(&self) -> u64 {
         self.state.lock().unwrap().calls
     }
 
