@@ -41,7 +41,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let outputs = method.execute(&inputs)?;
     for index in 0..outputs.len() {
         if let Output::Tensor(tensor) = outputs.get(index) {
-            println!("output {index}: {} of shape {:?} in {}", tensor.dtype(), tensor.sizes(), tensor.space());
+            println!(
+                "output {index}: {} of shape {:?} in {}",
+                tensor.dtype(),
+                tensor.sizes(),
+                tensor.space()
+            );
             if tensor.dtype() == DType::Float32 {
                 let head: Vec<f32> = tensor.read::<f32>()?.iter().take(4).map(|cell| cell.get()).collect();
                 println!("  it begins with {head:?}");

@@ -83,10 +83,11 @@ fn allocations_of_a_run(path: &Path) -> usize {
 #[test]
 fn a_run_allocates_nothing() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut paths: Vec<PathBuf> = ["seed_net", "seed_net_dyn", "mlp", "kv", "chain100", "cases/h11_cond_and_map"]
-        .iter()
-        .map(|name| root.join("tests/data").join(name).with_extension("pte"))
-        .collect();
+    let mut paths: Vec<PathBuf> =
+        ["seed_net", "seed_net_dyn", "mlp", "kv", "chain100", "cases/h11_cond_and_map"]
+            .iter()
+            .map(|name| root.join("tests/data").join(name).with_extension("pte"))
+            .collect();
     // Larger programs, where they are at hand.
     paths.extend(
         ["lm", "mv2_small", "resnet_small"]

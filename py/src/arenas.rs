@@ -259,7 +259,9 @@ impl ArenaSet {
                 }
             }
             other => {
-                return Err(PyValueError::new_err(format!("staging is 'pageable' or 'pinned', got {other:?}")));
+                return Err(PyValueError::new_err(format!(
+                    "staging is 'pageable' or 'pinned', got {other:?}"
+                )));
             }
         }
         let mut ready = Vec::new();
@@ -340,7 +342,9 @@ pub(crate) fn handle_of(arenas: Option<&Bound<'_, PyAny>>) -> PyResult<Arc<Handl
     let remap: BTreeMap<String, String> = arenas.cast::<PyDict>().ok().map_or_else(
         || {
             let got = crate::input::type_name(arenas);
-            Err(PyTypeError::new_err(format!("arenas is an ArenaSet or a dict like {{'cuda:0': 'host'}}, got {got}")))
+            Err(PyTypeError::new_err(format!(
+                "arenas is an ArenaSet or a dict like {{'cuda:0': 'host'}}, got {got}"
+            )))
         },
         |dict| dict.extract(),
     )?;

@@ -116,9 +116,8 @@ const fn kind_of(dtype: DType) -> Option<Kind> {
 
 fn dtype_of(kind: Kind) -> Option<DType> {
     DType::all().find(|&dtype| {
-        kind_of(dtype).is_some_and(|own| {
-            (own.code, own.bits, own.lanes) == (kind.code, kind.bits, kind.lanes)
-        })
+        kind_of(dtype)
+            .is_some_and(|own| (own.code, own.bits, own.lanes) == (kind.code, kind.bits, kind.lanes))
     })
 }
 

@@ -41,12 +41,7 @@ pub(crate) fn program<'py>(
     Ok(facts)
 }
 
-fn method<'py>(
-    py: Python<'py>,
-    file: &Program,
-    index: usize,
-    tensors: bool,
-) -> PyResult<Bound<'py, PyDict>> {
+fn method<'py>(py: Python<'py>, file: &Program, index: usize, tensors: bool) -> PyResult<Bound<'py, PyDict>> {
     let plan = &file.methods()[index];
     let facts = PyDict::new(py);
     facts.set_item("inputs", values(py, plan.describe_inputs())?)?;
@@ -99,10 +94,12 @@ fn with_overload(name: &str) -> String {
 
 /// The other methods that share a state.
 fn shared_with<'a>(file: &'a Program, index: usize, plan: &MethodPlan, tensor: u32) -> Vec<&'a str> {
-    debug_assert!(matches!(plan.tensors[tensor as usize].storage, Storage::Planned { .. }), "state is planned");
-    let own = |member: &arenite::program::StateMember| {
-        member.method as usize == index && member.tensor == tensor
-    };
+    debug_assert!(
+        matches!(plan.tensors[tensor as usize].storage, Storage::Planned { .. }),
+        "state is planned"
+    );
+    let own =
+        |member: &arenite::program::StateMember| member.method as usize == index && member.tensor == tensor;
     let shared = file.shared_state().iter().filter(|shared| shared.members.iter().any(own));
     let others = shared.flat_map(|shared| &shared.members).filter(|member| member.method as usize != index);
     others.map(|member| &*file.methods()[member.method as usize].name).collect()

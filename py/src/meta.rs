@@ -52,9 +52,9 @@ impl MethodMeta {
 
 /// An index as `executorch.runtime` takes it: whole and not negative.
 fn at(index: &Bound<'_, PyAny>, role: &str) -> PyResult<usize> {
-    index.extract::<usize>().map_err(|_| {
-        PyTypeError::new_err(format!("the index of an {role} is an int from 0 up, got {index}"))
-    })
+    index
+        .extract::<usize>()
+        .map_err(|_| PyTypeError::new_err(format!("the index of an {role} is an int from 0 up, got {index}")))
 }
 
 /// A value in words: `float32 tensor of shape (4, 16)`, `int 3`.

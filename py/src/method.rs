@@ -127,9 +127,7 @@ impl Method {
         let expected = StateTarget { method: &self.plan().name, name };
         let args = Args::collect(PyTuple::new(py, [value])?.as_any(), &expected)?;
         let done = args.with(|inputs| match inputs {
-            [Input::Tensor(tensor)] => {
-                Some(self.locked(py, |method| method.write_state(name, tensor)))
-            }
+            [Input::Tensor(tensor)] => Some(self.locked(py, |method| method.write_state(name, tensor))),
             _ => None,
         })?;
         let Some(done) = done else {

@@ -6,8 +6,8 @@
 use arenite::tensor::{DType, Dims, RANK_MAX};
 use numpy::npyffi::{self, PY_ARRAY_API};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
-use pyo3::prelude::*;
 use pyo3::PyTypeInfo;
+use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use std::ffi::{c_int, c_long};
@@ -126,13 +126,8 @@ const fn dtype_of(type_number: c_int) -> Option<DType> {
 
 /// Type numbers that `ml_dtypes` got for kinds that NumPy lacks; 0 where not asked yet, -1 where absent.
 static EXTENSION: [AtomicI32; 5] = [const { AtomicI32::new(0) }; 5];
-const EXTENSION_KINDS: [DType; 5] = [
-    DType::BFloat16,
-    DType::Float8E5M2,
-    DType::Float8E4M3FN,
-    DType::Float8E5M2FNUZ,
-    DType::Float8E4M3FNUZ,
-];
+const EXTENSION_KINDS: [DType; 5] =
+    [DType::BFloat16, DType::Float8E5M2, DType::Float8E4M3FN, DType::Float8E5M2FNUZ, DType::Float8E4M3FNUZ];
 
 /// Looks an extension's type number up, once per kind and process.
 fn extension_number(py: Python<'_>, dtype: DType) -> Option<c_int> {
@@ -260,12 +255,10 @@ pub(crate) unsafe fn over<'py>(
     sizes: &[usize],
     address: *mut u8,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (array, _) =
-        make(owner.py(), number, sizes, address.cast(), npyffi::NPY_ARRAY_CARRAY)?;
+    let (array, _) = make(owner.py(), number, sizes, address.cast(), npyffi::NPY_ARRAY_CARRAY)?;
     let owned = owner.clone().into_ptr();
     // SAFETY: the array is new, and takes over the reference to `owner` that was just counted.
-    let status =
-        unsafe { PY_ARRAY_API.PyArray_SetBaseObject(owner.py(), array.as_ptr().cast(), owned) };
+    let status = unsafe { PY_ARRAY_API.PyArray_SetBaseObject(owner.py(), array.as_ptr().cast(), owned) };
     if status < 0 { Err(PyErr::fetch(owner.py())) } else { Ok(array) }
 }
 
@@ -285,7 +278,18 @@ fn make<'py>(
     let none = core::ptr::null_mut();
     // SAFETY: `dims` holds `rank` sizes; with `data` null NumPy allocates, else the caller of `over` vouches.
     let array = unsafe {
-        PY_ARRAY_API.PyArray_New(py, class, rank, dims.as_mut_ptr(), number, none, data, 0, flags, none.cast())
+        PY_ARRAY_API.PyArray_New(
+            py,
+            class,
+            rank,
+            dims.as_mut_ptr(),
+            number,
+            none,
+            data,
+            0,
+            flags,
+            none.cast(),
+        )
     };
     // SAFETY: NumPy gives a new reference, or null with an exception set.
     let array = unsafe { Bound::from_owned_ptr_or_err(py, array)? };

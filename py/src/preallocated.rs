@@ -46,7 +46,12 @@ impl<'py> Targets<'py> {
     }
 
     /// Writes output `index` to its array, where one was given.
-    pub(crate) fn fill(&self, py: Python<'py>, outputs: &mut Outputs<'_>, index: usize) -> PyResult<Made<'py>> {
+    pub(crate) fn fill(
+        &self,
+        py: Python<'py>,
+        outputs: &mut Outputs<'_>,
+        index: usize,
+    ) -> PyResult<Made<'py>> {
         let Some((view, array)) = self.items.get(index).and_then(Option::as_ref) else {
             return output::collect(py, outputs, index, false);
         };
@@ -54,7 +59,8 @@ impl<'py> Targets<'py> {
             && *tensor.sizes() != *view.sizes
         {
             let (got, sizes) = (display_sizes(&view.sizes), display_sizes(tensor.sizes()));
-            let text = format!("{}, out: item {index}: the output has shape {sizes}, the array {got}", self.method);
+            let text =
+                format!("{}, out: item {index}: the output has shape {sizes}, the array {got}", self.method);
             let facts = Facts { code: INVALID_ARGUMENT, method: Some(&self.method), details: Vec::new() };
             return Err(error::new(py, Class::InputError, &text, facts));
         }
@@ -82,7 +88,8 @@ fn check<'py>(
     let array = item
         .cast::<PyUntypedArray>()
         .map_err(|_| format!("expected {wanted} as a NumPy array, got {}", crate::input::type_name(item)))?;
-    let view = ndarray::view(array).map_err(|_| format!("expected {wanted}, got an array of another kind"))?;
+    let view =
+        ndarray::view(array).map_err(|_| format!("expected {wanted}, got an array of another kind"))?;
     if view.dtype != meta.dtype {
         return Err(format!("expected {wanted}, got {}", view.dtype));
     }

@@ -5,8 +5,8 @@
 use crate::arenas::{self, Handle};
 use crate::error::{self, Class, Facts};
 use crate::inspect;
-use crate::method::Method;
 use crate::meta::MethodMeta;
+use crate::method::Method;
 use crate::report::MemoryReport;
 use crate::spaces;
 use arenite::exec::{self, Loader};
@@ -14,7 +14,9 @@ use arenite::program::{MethodPlan, Program as File, ProgramOptions};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PySet, PyString, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::{
+    PyByteArray, PyBytes, PyDict, PyMemoryView, PySet, PyString, PyWeakrefMethods, PyWeakrefReference,
+};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -95,7 +97,8 @@ fn source<'py>(data: &Bound<'py, PyAny>, argument: &str) -> PyResult<Source<'py>
     }
     if data.hasattr("read")? {
         let bytes = data.call_method0("read")?;
-        let text = || PyTypeError::new_err(format!("{argument}: the file gives text; open it with mode 'rb'"));
+        let text =
+            || PyTypeError::new_err(format!("{argument}: the file gives text; open it with mode 'rb'"));
         return bytes.cast_into::<PyBytes>().map(Source::Bytes).map_err(|_| text());
     }
     if data.is_instance_of::<PyByteArray>() || data.is_instance_of::<PyMemoryView>() {
@@ -113,7 +116,9 @@ fn wrong_type(data: &Bound<'_, PyAny>, argument: &str) -> PyErr {
 impl Program {
     fn file(&self, py: Python<'_>) -> PyResult<Arc<File>> {
         let file = self.opened.lock().as_ref().map(|opened| Arc::clone(&opened.file));
-        file.ok_or_else(|| error::new(py, Class::Busy, "the program is closed", Facts { code: 2, ..Facts::default() }))
+        file.ok_or_else(|| {
+            error::new(py, Class::Busy, "the program is closed", Facts { code: 2, ..Facts::default() })
+        })
     }
 
     /// The only method, or the one named forward.
@@ -172,11 +177,13 @@ impl Program {
     fn loader(&self, py: Python<'_>, handle: &Arc<Handle>) -> PyResult<Arc<Loader>> {
         let file = self.file(py)?;
         let mut opened = self.opened.lock();
-        let loaders = &mut opened.get_or_insert_with(|| Opened {
-            file: Arc::clone(&file),
-            loaders: Vec::new(),
-            methods: Vec::new(),
-        }).loaders;
+        let loaders = &mut opened
+            .get_or_insert_with(|| Opened {
+                file: Arc::clone(&file),
+                loaders: Vec::new(),
+                methods: Vec::new(),
+            })
+            .loaders;
         if let Some((_, loader)) = loaders.iter().find(|(known, _)| Arc::ptr_eq(known, handle)) {
             return Ok(Arc::clone(loader));
         }

@@ -67,7 +67,7 @@ impl Tensor {
             Bytes::State { method, name } => method.get().copy_state(py, name, self.nbytes()),
             Bytes::Output { method, index, run } => {
                 method.get().copy_output(py, (*index, *run), self.nbytes())
-            },
+            }
         }
     }
 
@@ -224,7 +224,8 @@ impl Tensor {
     /// A copy in another memory space, named like ``host``.
     fn copy_to(&self, py: Python<'_>, space: &str) -> PyResult<Self> {
         if space != "host" {
-            let text = format!("a tensor cannot be copied to {space}; pass it to a method that takes it there");
+            let text =
+                format!("a tensor cannot be copied to {space}; pass it to a method that takes it there");
             return Err(error::new(py, Class::MemorySpaceError, &text, Facts::default()));
         }
         let memory = self.memory(py)?;

@@ -33,7 +33,7 @@ pub use set::{
 };
 pub use stats::ArenaStats;
 
-use crate::space::{AllocError, AllocErrorKind, Block, MemorySpace};
+use crate::space::{AllocError, AllocErrorKind, Block, MemorySpace, dangling};
 use bump::{Fit, NOWHERE, fit, place};
 use chunk::{Chunks, Growth};
 use core::alloc::Layout;
@@ -145,13 +145,29 @@ impl<S: MemorySpace> Arena<S> {
     /// [`AllocError`] where the space gives no more memory; then nothing has changed.
     #[inline]
     pub fn allocate(&self, layout: Layout) -> Result<Block, AllocError> {
-        let before = self.cursor.get();
-        let address = self.bump_or_grow(layout)?;
-        self.blocks.set(self.blocks.get() + 1);
-        if self.base.get().addr().get() <= before && before <= address.addr().get() {
-            self.padding_bytes.set(self.padding_bytes.get() + (address.addr().get() - before));
+        match self.bump_counted(layout) {
+            Some(block) => Ok(block),
+            None => self.grow_and_allocate(layout),
         }
-        Ok(Block::new(address, layout))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow_and_allocate(&self, layout: Layout) -> Result<Block, AllocError> {
+        if layout.size() == 0 {
+            return Ok(Block::new(dangling(layout.align()), layout));
+        }
+        self.grow(layout)?;
+        self.bump_counted(layout).ok_or(self.never_fits(layout))
+    }
+
+    #[inline(always)]
+    fn bump_counted(&self, layout: Layout) -> Option<Block> {
+        let before = self.cursor.get();
+        let address = self.bump(layout)?;
+        self.blocks.set(self.blocks.get() + 1);
+        self.padding_bytes.set(self.padding_bytes.get() + (address.addr().get() - before));
+        Some(Block::new(address, layout))
     }
 
     /// A block for `layout`, and how many bytes from its start on may hold old data: where the space gives
@@ -297,8 +313,9 @@ impl<S: MemorySpace> Arena<S> {
     fn bump(&self, layout: Layout) -> Option<NonNull<u8>> {
         let Fit { start, next } = fit(self.cursor.get(), self.end.get(), layout)?;
         self.cursor.set(next);
-        // A1: `start` lies in the current chunk, so it is no null address and `base` covers it (A2).
-        Some(self.base.get().with_addr(NonZeroUsize::new(start).unwrap_or(NonZeroUsize::MIN)))
+        // SAFETY: A1: it fits, so there is a current chunk, and `start` is at least its base, which is not 0.
+        let start = unsafe { NonZeroUsize::new_unchecked(start) };
+        Some(self.base.get().with_addr(start))
     }
 
     #[inline(always)]
@@ -313,12 +330,14 @@ impl<S: MemorySpace> Arena<S> {
     #[inline(never)]
     fn grow_and_bump(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
         if layout.size() == 0 {
-            let align = NonZeroUsize::new(layout.align()).unwrap_or(NonZeroUsize::MIN);
-            return Ok(NonNull::without_provenance(align));
+            return Ok(dangling(layout.align()));
         }
         self.grow(layout)?;
-        let never_fits = AllocError::new(self.space.id(), layout, AllocErrorKind::NeverFits);
-        self.bump(layout).ok_or(never_fits)
+        self.bump(layout).ok_or(self.never_fits(layout))
+    }
+
+    fn never_fits(&self, layout: Layout) -> AllocError {
+        AllocError::new(self.space.id(), layout, AllocErrorKind::NeverFits).with_live(self.live_bytes())
     }
 
     /// Makes room for `layout` and stands where it is.

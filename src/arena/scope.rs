@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! Scopes and checkpoints: taking back what was given out since a point.
 //!
 //! ```text
@@ -70,7 +71,7 @@ impl<S: MemorySpace> Arena<S> {
     /// Runs `f` with a scope; what it allocates is taken back when it returns or panics.
     #[inline(always)]
     pub fn scoped<R>(&mut self, f: impl FnOnce(Scope<'_, S>) -> R) -> R {
-        f(self.scope_guard().scope())
+        run_scoped(self, f)
     }
 
     /// A guard that takes back, when dropped, what is allocated through it.
@@ -133,7 +134,10 @@ impl<S: MemorySpace> Arena<S> {
     #[inline(always)]
     fn rewind_to(&self, mark: Checkpoint) {
         if self.base.get().addr().get() == mark.base {
-            self.high.set(self.high.get().max(self.cursor.get()));
+            if self.cursor.get() > self.high.get() {
+                core::hint::cold_path();
+                self.high.set(self.cursor.get());
+            }
             self.cursor.set(mark.cursor);
         } else {
             self.rewind_to_chunk(mark);
@@ -163,7 +167,7 @@ impl<S: MemorySpace> Scope<'_, S> {
     /// Runs `f` with an inner scope; what it allocates is taken back when it returns or panics.
     #[inline(always)]
     pub fn scoped<R>(&mut self, f: impl FnOnce(Scope<'_, S>) -> R) -> R {
-        f(self.scope_guard().scope())
+        run_scoped(self.arena, f)
     }
 
     /// A guard of an inner scope.
@@ -192,4 +196,35 @@ impl<S: MemorySpace> Drop for ScopeGuard<'_, S> {
     fn drop(&mut self) {
         self.arena.rewind_to(self.mark);
     }
+}
+
+/// Runs `f` in a scope of `arena`, of which the caller holds the only right to allocate.
+#[inline(always)]
+fn run_scoped<S: MemorySpace, R>(arena: &Arena<S>, f: impl FnOnce(Scope<'_, S>) -> R) -> R {
+    let mark = arena.checkpoint();
+    let unwinding = Unwinding { arena, mark };
+    let result = f(Scope { arena, only: PhantomData });
+    #[expect(clippy::mem_forget, reason = "it acts only where `f` panics")]
+    core::mem::forget(unwinding);
+    arena.rewind_to(mark);
+    result
+}
+
+/// Rewinds where the function of a scope panics: apart from the way of a return, which stays in registers.
+struct Unwinding<'a, S: MemorySpace> {
+    arena: &'a Arena<S>,
+    mark: Checkpoint,
+}
+
+impl<S: MemorySpace> Drop for Unwinding<'_, S> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        unwind_to(self.arena, self.mark);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn unwind_to<S: MemorySpace>(arena: &Arena<S>, mark: Checkpoint) {
+    arena.rewind_to(mark);
 }

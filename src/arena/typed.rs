@@ -23,6 +23,24 @@ impl<S: HostAccessible> Arena<S> {
         unsafe { address.cast::<MaybeUninit<T>>().as_mut() }
     }
 
+    /// Moves `value` in. The slow path takes the value along, so that the fast one saves no register.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
+    fn put<T>(&self, value: T) -> &mut T {
+        match self.bump(Layout::new::<T>()) {
+            // SAFETY: as in `slot`.
+            Some(address) => unsafe { address.cast::<MaybeUninit<T>>().as_mut() }.write(value),
+            None => self.grow_and_put(value),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
+    fn grow_and_put<T>(&self, value: T) -> &mut T {
+        self.slot().write(value)
+    }
+
     /// Room for one `T`, or why not.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
@@ -94,7 +112,7 @@ macro_rules! typed_calls {
             #[inline(always)]
             pub fn alloc<T>(&self, value: T) -> &$lifetime mut T {
                 let $this = self;
-                $arena.slot().write(value)
+                $arena.put(value)
             }
 
             /// Moves `value` into the arena.

@@ -3,7 +3,6 @@
 //!
 //! Deliberately absent: sizes and strides.
 
-use super::matmul::scratch_cells;
 use super::{KernelError, Scratch};
 use crate::tensor::{Element, ReadCell, Tensor, TensorError};
 use core::cell::Cell;
@@ -44,4 +43,9 @@ pub(crate) fn apart<'a, T: Element>(
         *slot = cell.get();
     }
     Ok(scratch_cells(copy))
+}
+
+/// Scratch as cells, for reading.
+pub(crate) fn scratch_cells<T: Element>(scratch: &mut [T]) -> &[ReadCell<T>] {
+    ReadCell::from_cells(Cell::from_mut(scratch).as_slice_of_cells())
 }

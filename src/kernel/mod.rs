@@ -15,7 +15,6 @@ mod cells;
 mod conv;
 mod elementwise;
 mod error;
-mod exp;
 mod indexing;
 mod matmul;
 mod norm;

@@ -11,7 +11,7 @@
 //! Deliberately absent: `half_to_float`, which exporters never set on a CPU.
 
 use super::cells::{apart, cells_to_write};
-use super::exp::exp_f32;
+use super::elementwise::exp;
 use super::numeric::{Float, Numeric, vectorised, with_numeric};
 use super::reduce::{Plan, Reduced, wrap};
 use super::{Arg, Kernel, KernelCall, KernelError, fail};
@@ -35,19 +35,15 @@ pub(super) const KERNELS: &[Kernel] = &[
 trait Exponential: Float {
     fn exponential(self) -> Self;
     fn logarithm(self) -> Self;
-    fn scratch<'a>(scratch: super::Scratch<'a>, count: usize) -> Result<&'a mut [Self], KernelError>;
 }
 
 impl Exponential for f32 {
     #[inline(always)]
     fn exponential(self) -> Self {
-        exp_f32(self)
+        exp(self)
     }
     fn logarithm(self) -> Self {
         self.ln()
-    }
-    fn scratch<'a>(scratch: super::Scratch<'a>, count: usize) -> Result<&'a mut [Self], KernelError> {
-        scratch.zeroed(count)
     }
 }
 
@@ -58,9 +54,6 @@ impl Exponential for f64 {
     }
     fn logarithm(self) -> Self {
         self.ln()
-    }
-    fn scratch<'a>(scratch: super::Scratch<'a>, count: usize) -> Result<&'a mut [Self], KernelError> {
-        scratch.zeroed(count)
     }
 }
 
@@ -87,6 +80,9 @@ where
     let (input, out) = (call.tensor(0)?, call.tensor(3)?);
     let plan = Plan::new(input, out, reduced, true, true);
     let len = plan.group_len();
+    if out.numel() == 0 {
+        return Ok(());
+    }
     let to_cells = cells_to_write::<T>(out, 3)?;
     let step = out.strides().get(dim).copied().unwrap_or(1);
     // Lines are written where they were read, if both lie alike; else a copy is read.
@@ -95,7 +91,7 @@ where
     } else {
         apart::<T>(input, 0, out, call.scratch())?
     };
-    let line = <T::Acc as Exponential>::scratch(call.scratch(), len)?;
+    let line = call.scratch().zeroed::<T::Acc>(len)?;
     vectorised(
         #[inline(always)]
         || {
@@ -137,7 +133,9 @@ fn normalise<T: Exponential, const LOG: bool>(line: &mut [T]) {
         let sum = fold(line, T::default(), |a, b| a + b, |value| (*value - most).exponential());
         // x − max first: near the maximum nothing is lost.
         let log = sum.logarithm();
-        line.iter_mut().for_each(|value| *value = (*value - most) - log);
+        for value in line {
+            *value = (*value - most) - log;
+        }
     } else {
         let sum = fold(
             line,
@@ -149,7 +147,9 @@ fn normalise<T: Exponential, const LOG: bool>(line: &mut [T]) {
             },
         );
         let scale = T::ONE / sum;
-        line.iter_mut().for_each(|value| *value = *value * scale);
+        for value in line {
+            *value = *value * scale;
+        }
     }
 }
 

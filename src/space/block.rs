@@ -91,3 +91,8 @@ impl core::fmt::Debug for Block {
         write!(f, "Block({:#x}, {} bytes at {})", self.address_bits(), self.size_bytes(), self.align())
     }
 }
+
+/// An address for a block of no bytes: not null, aligned, never read.
+pub(crate) fn dangling(align: usize) -> NonNull<u8> {
+    NonNull::without_provenance(NonZeroUsize::new(align).unwrap_or(NonZeroUsize::MIN))
+}

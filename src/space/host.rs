@@ -10,7 +10,9 @@
 //!
 //! Deliberately absent: caching. A block given back goes back; arenas and arena sets keep memory.
 
-use super::{AllocError, AllocErrorKind, Block, HostAccessible, MemorySpace, Reserve, SpaceId, pages};
+use super::{
+    AllocError, AllocErrorKind, Block, HostAccessible, MemorySpace, Reserve, SpaceId, dangling, pages,
+};
 use crate::align::checked_align_up;
 use core::alloc::Layout;
 use core::num::NonZeroUsize;
@@ -288,9 +290,4 @@ unsafe impl Reserve for HostSpace {
         // SAFETY: the whole of a reserved range, no longer used, says the caller.
         unsafe { pages::unmap(region.address(), region.size_bytes()) };
     }
-}
-
-/// An address for a block of no bytes: not null, aligned, never read.
-pub(crate) fn dangling(align: usize) -> NonNull<u8> {
-    NonNull::without_provenance(NonZeroUsize::new(align).unwrap_or(NonZeroUsize::MIN))
 }

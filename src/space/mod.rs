@@ -25,6 +25,7 @@ mod queue;
 mod recording;
 
 pub use block::Block;
+pub(crate) use block::dangling;
 pub use error::{AllocError, AllocErrorKind, LimitSource};
 pub use fail_nth::FailNth;
 pub use host::{HostSpace, HostStats};

@@ -11,6 +11,7 @@
 
 use super::handle::Handle;
 use super::library::Library;
+use super::platform::Platform;
 use super::run::take_error;
 use crate::delegate::DelegateError;
 use crate::tensor::DType;
@@ -89,6 +90,7 @@ pub(super) struct Container {
     raw: NonNull<c_void>,
     functions: Functions,
     library: &'static Library,
+    platform: Platform,
     pub(super) inputs: usize,
     pub(super) outputs: usize,
 }
@@ -165,18 +167,18 @@ impl ConstantFunctions {
 }
 
 impl Container {
-    /// A new instance on `device`, for example `cuda:0`.
-    pub(super) fn new(library: &'static Library, device: &CStr) -> Result<Self, DelegateError> {
+    /// A new instance. The platform must be current.
+    pub(super) fn new(library: &'static Library, platform: Platform) -> Result<Self, DelegateError> {
         let functions = Functions::of(library)?;
         // SAFETY: the type is the interface's.
         let create: Create = unsafe { require(library, c"AOTInductorModelContainerCreateWithDevice") }?;
-        let mut raw = null_mut();
+        let (mut raw, device) = (null_mut(), platform.name());
         take_error();
         // SAFETY: `raw` takes the instance; the device is a text; no folder for kernels is needed.
         let status = unsafe { create(&raw mut raw, 1, device.as_ptr(), null()) };
         let raw = NonNull::new(raw).filter(|_| status == 0);
         let raw = raw.ok_or_else(|| failure(&functions, "creating an instance of its code failed"))?;
-        let mut container = Self { raw, functions, library, inputs: 0, outputs: 0 };
+        let mut container = Self { raw, functions, library, platform, inputs: 0, outputs: 0 };
         container.inputs = container.size(c"AOTInductorModelContainerGetNumInputs")?;
         container.outputs = container.size(c"AOTInductorModelContainerGetNumOutputs")?;
         Ok(container)
@@ -338,6 +340,7 @@ fn failure(functions: &Functions, otherwise: &str) -> DelegateError {
 
 impl Drop for Container {
     fn drop(&mut self) {
+        let _entered = self.platform.enter();
         // SAFETY: a live container, deleted once; no run is going on. What is left to do for it is nothing:
         // a failure here has nobody to tell.
         unsafe { (self.functions.delete)(self.raw.as_ptr()) };

@@ -22,7 +22,6 @@ use std::collections::BTreeSet;
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_GNU_STACK: u32 = 0x6474_e551;
-const DT_NEEDED: u64 = 1;
 const DT_HASH: u64 = 4;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
@@ -34,7 +33,6 @@ const SYMBOL_SIZE: usize = 24;
 const SHN_ABS: u16 = 0xfff1;
 const STB_LOCAL: u8 = 0;
 const STB_GLOBAL: u8 = 1;
-const STB_WEAK: u8 = 2;
 const STB_GNU_UNIQUE: u8 = 10;
 const STT_FUNC: u8 = 2;
 const STV_HIDDEN: u8 = 2;
@@ -85,7 +83,6 @@ pub(crate) struct Object {
     bytes: Vec<u8>,
     segments: Vec<Segment>,
     stack_flags_at: Option<usize>,
-    needed: Vec<String>,
     symbols: Vec<Symbol>,
     /// File offset and size of the string table.
     strings: (usize, usize),
@@ -123,11 +120,11 @@ impl Object {
     /// Checks a shared object and keeps the bytes.
     pub(crate) fn parse(bytes: Vec<u8>) -> Result<Self, ElfError> {
         check_header(&bytes)?;
+        check_sections(&bytes)?;
         let mut object = Self {
             bytes,
             segments: Vec::new(),
             stack_flags_at: None,
-            needed: Vec::new(),
             symbols: Vec::new(),
             strings: (0, 0),
             version_indices: None,
@@ -143,11 +140,6 @@ impl Object {
     /// The edited bytes.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
-    }
-
-    /// The libraries it names, in order.
-    pub(crate) fn needed(&self) -> &[String] {
-        &self.needed
     }
 
     /// The program headers: fills the segments, gives offset and size of the dynamic table.
@@ -178,16 +170,14 @@ impl Object {
         dynamic.ok_or_else(|| ElfError("it has no dynamic table".into()))
     }
 
-    /// Tag and value pairs of the dynamic table; names of needed libraries are resolved.
+    /// The dynamic table; fills the string table.
     fn read_dynamic(&mut self, (offset, size): (usize, usize)) -> Result<Dynamic, ElfError> {
         let mut table = Dynamic::default();
-        let mut needed = Vec::new();
         for index in 0..size / 16 {
             let at = add(offset, index * 16)?;
             let (tag, value) = (u64_at(&self.bytes, at)?, u64_at(&self.bytes, add(at, 8)?)?);
             match tag {
                 0 => break,
-                DT_NEEDED => needed.push(value),
                 DT_HASH => table.hash = Some(value),
                 DT_GNU_HASH => table.gnu_hash = Some(value),
                 DT_STRTAB => table.strings = Some(value),
@@ -205,13 +195,6 @@ impl Object {
             return fail("the string table ends past the end of the file");
         }
         self.strings = (start, len);
-        for name in needed {
-            let name = usize::try_from(name).or_else(|_| fail("library name outside the string table"))?;
-            let text =
-                self.string(name).ok_or_else(|| ElfError("library name outside the string table".into()))?;
-            let text = text.to_owned();
-            self.needed.push(text);
-        }
         Ok(table)
     }
 
@@ -409,6 +392,15 @@ struct Dynamic {
     symbols: Option<u64>,
     version_indices: Option<u64>,
     versions: Option<u64>,
+}
+
+/// The section headers, which nothing here reads, are the last thing in a file: without them it was cut.
+fn check_sections(bytes: &[u8]) -> Result<(), ElfError> {
+    let (start, size, count) = (size_at(bytes, 40)?, u16_at(bytes, 58)?, u16_at(bytes, 60)?);
+    if add(start, usize::from(size) * usize::from(count))? > bytes.len() {
+        return fail("the section headers end past the end of the file: it was cut");
+    }
+    Ok(())
 }
 
 fn check_header(bytes: &[u8]) -> Result<(), ElfError> {

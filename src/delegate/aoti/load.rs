@@ -10,7 +10,7 @@ use super::payload::{Constant, Payload, Weights as Listed, digest_of_key};
 use super::platform::Platform;
 use super::weights::{Weights, take};
 use crate::delegate::{DelegateError, DelegateLoad, DelegateState};
-use crate::space::{Queue, SpaceId};
+use crate::space::SpaceId;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) fn load(load: &mut DelegateLoad<'_>) -> Result<Loaded, DelegateError>
     }
     let library = open(load, &payload, platform)?;
     let _entered = platform.enter()?;
-    let container = Container::new(library, &platform.name())?;
+    let container = Container::new(library, platform)?;
     let (inputs, outputs) = (container.inputs, container.outputs);
     if load.args_len != 0 && load.args_len != inputs + outputs {
         return Err(DelegateError::ArgumentCount { inputs, outputs, got: load.args_len });

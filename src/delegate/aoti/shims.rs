@@ -9,7 +9,9 @@
 //! # Source
 //! `torch/csrc/inductor/aoti_torch/c/shim.h`, PyTorch 2.11 and 2.13.
 
-use super::handle::{CPU, CUDA, Handle, Origin, Storage, dense_strides, is_dense, span_bytes};
+#![expect(non_snake_case, reason = "the names of the C interface")]
+
+use super::handle::{CPU, CUDA, Handle, Storage, dense_strides, is_dense, span_bytes};
 use super::run::{set_error, with_run};
 use crate::tensor::{DType, Dims};
 use core::ffi::{c_char, c_void};
@@ -638,14 +640,6 @@ fn same_device(index: i32) -> Result<()> {
         Ok(())
     } else {
         Err(format!("device {index} was asked for in a run on device {here}"))
-    }
-}
-
-/// The call number of the run's allocation that a storage is, where it is one.
-pub(super) fn call_of(storage: &Storage) -> Option<u32> {
-    match storage.origin {
-        Origin::Scratch { call, .. } => Some(call),
-        Origin::Borrowed | Origin::Heap(_) => None,
     }
 }
 

@@ -11,7 +11,8 @@
 //! Deliberately absent: caching of reordered weights from one run to the next.
 
 use super::{Cells, Geometry, fill_bias};
-use crate::kernel::matmul::{Gemm, Matrix, Target, as_read, pack_len, product, scratch_cells};
+use crate::kernel::cells::scratch_cells;
+use crate::kernel::matmul::{Gemm, Matrix, Target, pack_len, product};
 use crate::kernel::{KernelError, Scratch};
 use crate::tensor::ReadCell;
 use core::cell::Cell;
@@ -138,7 +139,7 @@ pub(super) fn forward<T: Gemm>(
                 let count = rest.min(most);
                 match order {
                     Taps::ChannelFirst => {
-                        gather_planes(input, shape, at, &mut block[..count * weight.taps], count)
+                        gather_planes(input, shape, at, &mut block[..count * weight.taps], count);
                     }
                     Taps::ChannelLast => gather_pixels(input, shape, at, &mut block[..count * weight.taps]),
                 }
@@ -318,7 +319,7 @@ pub(super) fn transposed<T: Gemm>(
                 let target = Target::row_major(block, count);
                 let input = input_of(n, group, at, count);
                 product(weight.group(group).transposed(), input, target, T::ONE, false, packed);
-                scatter(as_read(block), shape, at, count, &cells.out[to..]);
+                scatter(block, shape, at, count, &cells.out[to..]);
                 at += count;
             }
         }
@@ -327,7 +328,7 @@ pub(super) fn transposed<T: Gemm>(
 }
 
 /// Adds `count` patches, from input position `at` on, to `out`.
-fn scatter<T: Gemm>(patches: &[ReadCell<T>], shape: &Geometry, at: usize, count: usize, out: &[Cell<T>]) {
+fn scatter<T: Gemm>(patches: &[Cell<T>], shape: &Geometry, at: usize, count: usize, out: &[Cell<T>]) {
     let [_, c_step, y_step, x_step] = shape.out_steps;
     let (rows, cols, wide) = (shape.rows, shape.cols, shape.input[3]);
     let taps = shape.out_per_group * rows.taps * cols.taps;

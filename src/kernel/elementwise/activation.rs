@@ -2,7 +2,7 @@
 //! Activations and clamps.
 
 use super::convert::Compute;
-use super::engine::{Operand, map1, map2, map3, run, run_blocks};
+use super::engine::{Operand, Places, map1, map2, map3, run, run_blocks, wide1, wide2};
 use super::real::{Real, Ring};
 use super::rules::{by_class, check_out, check_same, promote, promote_scalar, refused};
 use super::walk::Walk;
@@ -35,7 +35,7 @@ fn relu(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     if dtype == DType::Bool {
         return Err(refused(dtype));
     }
-    by_class!(dtype, C => run::<C, 1>(call, [0], 1, dtype, map1(|x: C| if x < C::ZERO { C::ZERO } else { x })))
+    by_class!(dtype, C => run::<C, 1>(call, [0], 1, dtype, wide1(|x: C| if x < C::ZERO { C::ZERO } else { x })))
 }
 
 /// The kind of argument 0, where it is a float kind and that of the output.
@@ -52,9 +52,9 @@ fn gelu(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     let dtype = float_kind(call, 2)?;
     match call.text(1)? {
         "none" if dtype == DType::Float64 => run::<f64, 1>(call, [0], 2, dtype, map1(gelu_double)),
-        "none" => run::<f32, 1>(call, [0], 2, dtype, map1(math::gelu)),
+        "none" => run::<f32, 1>(call, [0], 2, dtype, wide1(math::gelu)),
         "tanh" if dtype == DType::Float64 => run::<f64, 1>(call, [0], 2, dtype, map1(gelu_tanh_double)),
-        "tanh" => run::<f32, 1>(call, [0], 2, dtype, map1(math::gelu_tanh)),
+        "tanh" => run::<f32, 1>(call, [0], 2, dtype, wide1(math::gelu_tanh)),
         other => fail!(Range, "gelu approximation \"{other}\", expected \"none\" or \"tanh\""),
     }
 }
@@ -158,7 +158,7 @@ fn clamp_between(
     }
     by_class!(common, C => match (low.map(C::of_scalar), high.map(C::of_scalar)) {
         (Some(low), Some(high)) => {
-            run::<C, 1>(call, [0], 3, common, map1(move |x: C| x.larger(low).smaller(high)))
+            run::<C, 1>(call, [0], 3, common, wide1(move |x: C| x.larger(low).smaller(high)))
         }
         (Some(low), None) => run::<C, 1>(call, [0], 3, common, map1(move |x: C| x.larger(low))),
         (_, Some(high)) => run::<C, 1>(call, [0], 3, common, map1(move |x: C| x.smaller(high))),
@@ -209,8 +209,8 @@ fn glu(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     let halves = [0, offset].map(|base| Walk::part(source, &sizes, base, &sizes, target.order()));
     macro_rules! glu {
         ($C:ty, $sigmoid:expr) => {{
-            let [a, b] = halves.map(|walk| Operand::<$C>::of(source, 0, walk));
-            run_blocks([a?, b?], target, 2, dtype, &map2(|a: $C, b: $C| a * $sigmoid(b)))
+            let [a, b] = halves.each_ref().map(|walk| Operand::<$C>::of(source, 0, Places::Strided(walk)));
+            run_blocks([a?, b?], target, 2, dtype, &wide2(|a: $C, b: $C| a * $sigmoid(b)))
         }};
     }
     match dtype {

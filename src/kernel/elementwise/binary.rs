@@ -2,7 +2,7 @@
 //! Arithmetic of two operands: `add`, `mul`, `div`, `pow` and their like, with a tensor or a number.
 
 use super::convert::{Compute, Wide};
-use super::engine::{map1, map2, run, run_quick};
+use super::engine::{map1, map2, run, run_quick, wide1, wide2};
 use super::real::{Real, Ring};
 use super::rules::{
     by_class, by_class_or_complex, check_factor, check_float, check_not_bool, check_out, float_of,
@@ -127,7 +127,7 @@ fn add(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     }
     let common = sum_kind(call, alpha)?;
     if alpha.to_f64() == 1.0 {
-        return by_class_or_complex!(common, C => run::<C, 2>(call, [0, 1], 3, common, map2(C::plus)));
+        return by_class_or_complex!(common, C => run::<C, 2>(call, [0, 1], 3, common, wide2(C::plus)));
     }
     by_class_or_complex!(common, C => {
         let alpha = C::of_scalar(alpha);
@@ -143,7 +143,7 @@ fn sub(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     let common = sum_kind(call, alpha)?;
     check_not_bool(common, "subtraction")?;
     if alpha.to_f64() == 1.0 {
-        return by_class_or_complex!(common, C => run::<C, 2>(call, [0, 1], 3, common, map2(C::minus)));
+        return by_class_or_complex!(common, C => run::<C, 2>(call, [0, 1], 3, common, wide2(C::minus)));
     }
     by_class_or_complex!(common, C => {
         let alpha = C::of_scalar(alpha);
@@ -171,7 +171,7 @@ fn add_scalar(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     let (common, scalar, alpha) = scalar_sum(call)?;
     by_class_or_complex!(common, C => {
         let b = C::of_scalar(alpha).times(C::of_scalar(scalar));
-        run::<C, 1>(call, [0], 3, common, map1(move |a: C| a.plus(b)))
+        run::<C, 1>(call, [0], 3, common, wide1(move |a: C| a.plus(b)))
     })
 }
 
@@ -180,7 +180,7 @@ fn sub_scalar(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     check_not_bool(common, "subtraction")?;
     by_class_or_complex!(common, C => {
         let b = C::of_scalar(alpha).times(C::of_scalar(scalar));
-        run::<C, 1>(call, [0], 3, common, map1(move |a: C| a.minus(b)))
+        run::<C, 1>(call, [0], 3, common, wide1(move |a: C| a.minus(b)))
     })
 }
 
@@ -200,7 +200,7 @@ fn mul(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     }
     let common = promote_tensors(call, 0, 1)?;
     check_out(call, common, 2)?;
-    by_class_or_complex!(common, C => run::<C, 2>(call, [0, 1], 2, common, map2(C::times)))
+    by_class_or_complex!(common, C => run::<C, 2>(call, [0, 1], 2, common, wide2(C::times)))
 }
 
 fn mul_scalar(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
@@ -209,7 +209,7 @@ fn mul_scalar(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     check_out(call, common, 2)?;
     by_class_or_complex!(common, C => {
         let b = C::of_scalar(scalar);
-        run::<C, 1>(call, [0], 2, common, map1(move |a: C| a.times(b)))
+        run::<C, 1>(call, [0], 2, common, wide1(move |a: C| a.times(b)))
     })
 }
 
@@ -240,7 +240,7 @@ fn div(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     }
     let common = float_of(promote_tensors(call, 0, 1)?);
     true_division_out(call, common, 2)?;
-    by_float!(common, C => run::<C, 2>(call, [0, 1], 2, common, map2(|a: C, b: C| a / b)))
+    by_float!(common, C => run::<C, 2>(call, [0, 1], 2, common, wide2(|a: C, b: C| a / b)))
 }
 
 fn div_scalar(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
@@ -253,7 +253,7 @@ fn true_div_scalar(call: &mut KernelCall<'_>, out: usize) -> Result<(), KernelEr
     true_division_out(call, common, out)?;
     by_float!(common, C => {
         let b = C::of_scalar(scalar);
-        run::<C, 1>(call, [0], out, common, map1(move |a: C| a / b))
+        run::<C, 1>(call, [0], out, common, wide1(move |a: C| a / b))
     })
 }
 
@@ -286,7 +286,7 @@ fn div_mode(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
         Rounding::None => {
             let common = float_of(promote_tensors(call, 0, 1)?);
             true_division_out(call, common, 3)?;
-            by_float!(common, C => run::<C, 2>(call, [0, 1], 3, common, map2(|a: C, b: C| a / b)))
+            by_float!(common, C => run::<C, 2>(call, [0, 1], 3, common, wide2(|a: C, b: C| a / b)))
         }
     }
 }
@@ -307,7 +307,7 @@ fn pow_tensor_scalar(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     check_out(call, common, 2)?;
     let exponent = exponent.to_f64();
     if exponent == 2.0 {
-        return by_class!(common, C => run::<C, 1>(call, [0], 2, common, map1(|a: C| a.times(a))));
+        return by_class!(common, C => run::<C, 1>(call, [0], 2, common, wide1(|a: C| a.times(a))));
     }
     if exponent == 3.0 {
         return by_class!(common, C => run::<C, 1>(call, [0], 2, common, map1(|a: C| a.times(a).times(a))));

@@ -5,6 +5,7 @@
 //! 64-bit integer first and are then cut to the width of the target; NaN becomes 0.
 
 use crate::kernel::Scalar;
+use crate::kernel::numeric::vectorised;
 use crate::tensor::{Bool, DType, Element, ReadCell, Tensor, TensorError};
 use core::cell::Cell;
 use half::{bf16, f16};
@@ -134,13 +135,13 @@ stored!(f32, |v| to(v as i64, v, v as f64, Wide::new(v as f64, 0.0)), of(v as f3
 stored!(f64, |v| to(v as i64, v as f32, v, Wide::new(v, 0.0)), of(v as f64, v as f64, v, v.re));
 stored!(
     f16,
-    |v| to(v.to_f32() as i64, v.to_f32(), v.to_f64(), Wide::new(v.to_f64(), 0.0)),
-    of(Self::from_f32(v as f32), Self::from_f32(v), Self::from_f64(v), Self::from_f64(v.re))
+    |v| to(half_to_f32(v) as i64, half_to_f32(v), v.to_f64(), Wide::new(v.to_f64(), 0.0)),
+    of(f32_to_half(v as f32), f32_to_half(v), Self::from_f64(v), Self::from_f64(v.re))
 );
 stored!(
     bf16,
-    |v| to(v.to_f32() as i64, v.to_f32(), v.to_f64(), Wide::new(v.to_f64(), 0.0)),
-    of(Self::from_f32(v as f32), Self::from_f32(v), Self::from_f64(v), Self::from_f64(v.re))
+    |v| to(brain_to_f32(v) as i64, brain_to_f32(v), v.to_f64(), Wide::new(v.to_f64(), 0.0)),
+    of(f32_to_brain(v as f32), f32_to_brain(v), Self::from_f64(v), Self::from_f64(v.re))
 );
 stored!(
     Bool,
@@ -177,6 +178,56 @@ stored!(
     |v| to(v.re as i64, v.re as f32, v.re, v),
     of(Self::new(v as f64, 0.0), Self::new(v as f64, 0.0), Self::new(v, 0.0), v)
 );
+
+// The conversions of the 16-bit floats below have no branches and no calls, so that loops of them run on
+// many lanes at once, which those of the `half` crate do not.
+
+/// The value of a `float16`: its bits, moved to their places in a `f32`, are 2¹¹² times too small.
+#[inline(always)]
+fn half_to_f32(half: f16) -> f32 {
+    const SCALE: f32 = f32::from_bits((127 + 112) << 23);
+    let bits = u32::from(half.to_bits());
+    let value = (f32::from_bits((bits & 0x7fff) << 13) * SCALE).to_bits();
+    // All exponent bits set: infinite or NaN in both.
+    let value = if bits & 0x7c00 == 0x7c00 { value | 0x7f80_0000 } else { value };
+    f32::from_bits(value | ((bits & 0x8000) << 16))
+}
+
+/// The `float16` nearest to a value, ties to even.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "sixteen bits are left")]
+fn f32_to_half(value: f32) -> f16 {
+    /// From here on the result is infinite: 2¹⁶, since what rounds up to it carries over below.
+    const INFINITE: u32 = (127 + 16) << 23;
+    /// Below here the result is subnormal: 2⁻¹⁴.
+    const NORMAL: u32 = (127 - 14) << 23;
+    /// Adding this moves the last bit of a subnormal result to the last bit of a `f32`.
+    const ALIGN: u32 = (127 - 14 + 23 - 10) << 23;
+    let bits = value.to_bits();
+    let (sign, bits) = ((bits >> 16) & 0x8000, bits & 0x7fff_ffff);
+    let special = if bits > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
+    let subnormal = (f32::from_bits(bits) + f32::from_bits(ALIGN)).to_bits().wrapping_sub(ALIGN);
+    let rounded = bits.wrapping_add(0xfff + ((bits >> 13) & 1)).wrapping_sub((127 - 15) << 23) >> 13;
+    let finite = if bits < NORMAL { subnormal } else { rounded };
+    let half = if bits >= INFINITE { special } else { finite };
+    f16::from_bits((half | sign) as u16)
+}
+
+/// The value of a `bfloat16`: the upper half of a `f32`.
+#[inline(always)]
+fn brain_to_f32(brain: bf16) -> f32 {
+    f32::from_bits(u32::from(brain.to_bits()) << 16)
+}
+
+/// The `bfloat16` nearest to a value, ties to even.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "sixteen bits are left")]
+fn f32_to_brain(value: f32) -> bf16 {
+    let bits = value.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+    let quiet = (bits >> 16) | 0x40;
+    bf16::from_bits((if bits & 0x7fff_ffff > 0x7f80_0000 { quiet } else { rounded }) as u16)
+}
 
 /// Runs `$some` with `$S` as the Rust type of a kind, or gives `$none` where the kind has no arithmetic.
 macro_rules! by_stored {
@@ -280,6 +331,9 @@ fn load<C: Compute, S: Stored>(
             let value = C::of(first.get());
             block.iter().for_each(|cell| cell.set(value));
         }
+        (1, _) if size_of::<S>() == 2 => {
+            vectorised(|| block.iter().zip(from).for_each(|(cell, item)| cell.set(C::of(item.get()))));
+        }
         (1, _) => block.iter().zip(from).for_each(|(cell, item)| cell.set(C::of(item.get()))),
         (_, Some(_)) => {
             block
@@ -294,7 +348,12 @@ fn load<C: Compute, S: Stored>(
 
 fn store<C: Compute, S: Stored>(tensor: &Tensor, start: usize, block: &[Cell<C>]) -> Result<(), TensorError> {
     let to = tensor.write::<S>()?.get(start..).unwrap_or_default();
-    to.iter().zip(block).for_each(|(cell, item)| cell.set(item.get().store_as::<S>()));
+    // The 16-bit kinds gain most, and elsewhere the code is not worth its size.
+    if size_of::<S>() == 2 {
+        vectorised(|| to.iter().zip(block).for_each(|(cell, item)| cell.set(item.get().store_as::<S>())));
+    } else {
+        to.iter().zip(block).for_each(|(cell, item)| cell.set(item.get().store_as::<S>()));
+    }
     Ok(())
 }
 
@@ -302,5 +361,39 @@ fn store<C: Compute, S: Stored>(tensor: &Tensor, start: usize, block: &[Cell<C>]
 pub(super) fn wrap<C: Compute>(dtype: DType, block: &[Cell<C>]) {
     if dtype.is_integer() || dtype == DType::Bool {
         by_stored!(dtype, S => block.iter().for_each(|cell| cell.set(C::of(cell.get().store_as::<S>()))), ());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sixteen_bit_floats_convert_as_the_half_crate_does() {
+        for bits in 0..=u16::MAX {
+            let (half, brain) = (f16::from_bits(bits), bf16::from_bits(bits));
+            assert!(half.is_nan() || half_to_f32(half).to_bits() == half.to_f32().to_bits(), "{bits:#x}");
+            assert!(!half.is_nan() || half_to_f32(half).is_nan(), "{bits:#x}");
+            assert_eq!(brain_to_f32(brain).to_bits(), u32::from(bits) << 16);
+        }
+    }
+
+    #[test]
+    fn floats_round_to_sixteen_bits_as_the_half_crate_does() {
+        // Every upper half, with lower halves around the ties of both kinds.
+        for upper in 0..=u32::from(u16::MAX) {
+            for lower in
+                [0, 1, 0x0fff, 0x1000, 0x1001, 0x2fff, 0x3000, 0x7fff, 0x8000, 0x8001, 0xf000, 0xffff]
+            {
+                let value = f32::from_bits((upper << 16) | lower);
+                let (half, brain) = (f32_to_half(value), f32_to_brain(value));
+                if value.is_nan() {
+                    assert!(half.is_nan() && brain.is_nan(), "{value:?}");
+                } else {
+                    assert_eq!(half.to_bits(), f16::from_f32(value).to_bits(), "{value:?}");
+                    assert_eq!(brain.to_bits(), bf16::from_f32(value).to_bits(), "{value:?}");
+                }
+            }
+        }
     }
 }

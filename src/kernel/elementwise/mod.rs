@@ -42,6 +42,7 @@ pub(super) use bitwise::KERNELS as BITWISE;
 pub(super) use cast::KERNELS as CAST;
 pub(super) use compare::KERNELS as COMPARE;
 pub(super) use create::KERNELS as CREATE;
+pub(super) use math::exp;
 pub(super) use random::KERNELS as RANDOM;
 pub(super) use select::KERNELS as SELECT;
 pub(super) use unary::KERNELS as UNARY;

@@ -2,14 +2,15 @@
 //! Functions of one operand: with a float result, with a result of the same kind, or with a truth value.
 
 use super::convert::Wide;
-use super::engine::{map1, run};
+use super::engine::{map1, run, wide1};
 use super::math;
 use super::real::Real;
 use super::rules::{by_class, check_float, check_not_bool, check_same, float_of, refused};
 use super::{TENSOR, row};
 use crate::kernel::{Arg, Kernel, KernelCall, KernelError, fail};
-use crate::tensor::{DType, Element};
+use crate::tensor::{DType, Element, ReadCell};
 use crate::value::Value;
+use core::cell::Cell;
 
 /// The kernels of this family.
 pub(in crate::kernel) const KERNELS: &[Kernel] = &[
@@ -21,21 +22,21 @@ pub(in crate::kernel) const KERNELS: &[Kernel] = &[
     row("aten::atanh.out", TENSOR, |call| float(call, |x| through_double(x, libm::atanh), libm::atanh)),
     row("aten::cos.out", TENSOR, |call| float(call, f32::cos, f64::cos)),
     row("aten::cosh.out", TENSOR, |call| float(call, f32::cosh, f64::cosh)),
-    row("aten::erf.out", TENSOR, |call| float(call, math::erf, libm::erf)),
-    row("aten::exp.out", TENSOR, |call| float(call, math::exp, f64::exp)),
+    row("aten::erf.out", TENSOR, |call| float_wide(call, math::erf, libm::erf)),
+    row("aten::exp.out", TENSOR, |call| float_wide(call, math::exp, f64::exp)),
     row("aten::expm1.out", TENSOR, |call| float(call, f32::exp_m1, f64::exp_m1)),
     row("aten::log.out", TENSOR, |call| float(call, f32::ln, f64::ln)),
     row("aten::log10.out", TENSOR, |call| float(call, f32::log10, f64::log10)),
     row("aten::log1p.out", TENSOR, |call| float(call, f32::ln_1p, f64::ln_1p)),
     row("aten::log2.out", TENSOR, |call| float(call, f32::log2, f64::log2)),
-    row("aten::reciprocal.out", TENSOR, |call| float(call, |x| 1.0 / x, |x| 1.0 / x)),
-    row("aten::rsqrt.out", TENSOR, |call| float(call, |x| 1.0 / x.sqrt(), |x| 1.0 / x.sqrt())),
-    row("aten::sigmoid.out", TENSOR, |call| float(call, math::sigmoid, |x| 1.0 / (1.0 + (-x).exp()))),
+    row("aten::reciprocal.out", TENSOR, |call| float_wide(call, |x| 1.0 / x, |x| 1.0 / x)),
+    row("aten::rsqrt.out", TENSOR, |call| float_wide(call, |x| 1.0 / x.sqrt(), |x| 1.0 / x.sqrt())),
+    row("aten::sigmoid.out", TENSOR, |call| float_wide(call, math::sigmoid, |x| 1.0 / (1.0 + (-x).exp()))),
     row("aten::sin.out", TENSOR, |call| float(call, f32::sin, f64::sin)),
     row("aten::sinh.out", TENSOR, |call| float(call, f32::sinh, f64::sinh)),
-    row("aten::sqrt.out", TENSOR, |call| float(call, f32::sqrt, f64::sqrt)),
+    row("aten::sqrt.out", TENSOR, |call| float_wide(call, f32::sqrt, f64::sqrt)),
     row("aten::tan.out", TENSOR, |call| float(call, f32::tan, f64::tan)),
-    row("aten::tanh.out", TENSOR, |call| float(call, math::tanh, f64::tanh)),
+    row("aten::tanh.out", TENSOR, |call| float_wide(call, math::tanh, f64::tanh)),
     row("aten::logit.out", &[Arg::Tensor, Arg::OptionalFloat, Arg::Out], logit),
     row("aten::abs.out", TENSOR, abs),
     row("aten::ceil.out", TENSOR, |call| same(call, Ceil)),
@@ -58,13 +59,31 @@ fn float(
     single: impl Fn(f32) -> f32,
     double: impl Fn(f64) -> f64,
 ) -> Result<(), KernelError> {
+    float_with(call, map1(single), map1(double))
+}
+
+/// As [`float`], for functions of `f32` that run on many lanes at once.
+#[inline(always)]
+fn float_wide(
+    call: &mut KernelCall<'_>,
+    single: impl Fn(f32) -> f32,
+    double: impl Fn(f64) -> f64,
+) -> Result<(), KernelError> {
+    float_with(call, wide1(single), map1(double))
+}
+
+#[inline(always)]
+fn float_with(
+    call: &mut KernelCall<'_>,
+    single: impl Fn([&[ReadCell<f32>]; 1], &[Cell<f32>]),
+    double: impl Fn([&[ReadCell<f64>]; 1], &[Cell<f64>]),
+) -> Result<(), KernelError> {
     let common = float_of(call.tensor(0)?.dtype());
-    check_float(call, call.len() - 1)?;
+    let out = call.len() - 1;
+    check_float(call, out)?;
     match common {
-        DType::Float64 => run::<f64, 1>(call, [0], call.len() - 1, common, map1(double)),
-        DType::Float32 | DType::Float16 | DType::BFloat16 => {
-            run::<f32, 1>(call, [0], call.len() - 1, common, map1(single))
-        }
+        DType::Float64 => run::<f64, 1>(call, [0], out, common, double),
+        DType::Float32 | DType::Float16 | DType::BFloat16 => run::<f32, 1>(call, [0], out, common, single),
         other => Err(refused(other)),
     }
 }

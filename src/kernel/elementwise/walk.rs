@@ -86,14 +86,14 @@ impl Walk {
         let _ = self.strides.push(stride);
     }
 
-    /// The first element, where the elements lie as those of the output do.
-    pub(super) fn contiguous(&self) -> Option<usize> {
-        matches!(*self.strides, [] | [1]).then_some(self.base)
+    /// Whether the elements lie as those of the output do.
+    pub(super) fn is_contiguous(&self) -> bool {
+        self.base == 0 && matches!(*self.strides, [] | [1])
     }
 
     /// Whether all elements are one.
     pub(super) fn is_single(&self) -> bool {
-        self.strides.iter().all(|&stride| stride == 0)
+        self.base == 0 && self.strides.iter().all(|&stride| stride == 0)
     }
 
     /// Calls `visit` with the runs that make up the elements `first..first + count` of the output, and

@@ -13,7 +13,6 @@
 
 use super::product::Matrix;
 use crate::kernel::numeric::Float;
-use crate::tensor::{Element, ReadCell};
 use core::cell::Cell;
 use gemm_f32::microkernel as f32_kernels;
 use gemm_f64::microkernel as f64_kernels;
@@ -119,18 +118,6 @@ gemm!(f64, f64_kernels, 2);
 /// Chooses the kernels of this machine now, so that no later call does.
 pub(crate) fn warm_up() {
     let _ = (f32::kernels(), f64::kernels());
-}
-
-/// Cells that are written elsewhere, for reading.
-pub(crate) fn as_read<T: Element>(cells: &[Cell<T>]) -> &[ReadCell<T>] {
-    // SAFETY: `ReadCell<T>` is transparent over `Cell<T>`, so both slices describe the same cells; shared
-    // references to cells allow writes through other references on this thread.
-    unsafe { core::slice::from_raw_parts(cells.as_ptr().cast::<ReadCell<T>>(), cells.len()) }
-}
-
-/// Scratch as cells for reading.
-pub(crate) fn scratch_cells<T: Element>(scratch: &mut [T]) -> &[ReadCell<T>] {
-    as_read(Cell::from_mut(scratch).as_slice_of_cells())
 }
 
 /// As `isize`; strides of cells in memory always fit.

@@ -15,7 +15,7 @@ pub(crate) mod gemm;
 pub(crate) mod product;
 mod widened;
 
-pub(crate) use gemm::{Gemm, as_read, scratch_cells, warm_up};
+pub(crate) use gemm::{Gemm, warm_up};
 pub(crate) use product::{Matrix, Target, pack_len, product};
 
 use super::cells::{apart, cells_of, cells_to_write};

@@ -14,7 +14,8 @@
 //!
 //! Deliberately absent: threads, and kinds other than `f32` and `f64`.
 
-use super::gemm::{Gemm, MicroKernels, dot_tile, scratch_cells, tile};
+use super::gemm::{Gemm, MicroKernels, dot_tile, tile};
+use crate::kernel::cells::scratch_cells;
 use crate::tensor::{Element, ReadCell};
 use core::cell::Cell;
 

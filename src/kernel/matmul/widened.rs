@@ -3,7 +3,8 @@
 //!
 //! Deliberately absent: kernels for 16-bit floats themselves; few machines have them.
 
-use super::{Cells, Matrix, Target, pack_len, product, scratch_cells};
+use super::{Cells, Matrix, Target, pack_len, product};
+use crate::kernel::cells::scratch_cells;
 use crate::kernel::numeric::Numeric;
 use crate::kernel::{KernelError, Scratch};
 use core::cell::Cell;

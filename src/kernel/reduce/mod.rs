@@ -224,7 +224,11 @@ fn truth_one<const EVERY: bool>(call: &mut KernelCall<'_>, name: &'static str) -
 
 fn truth_list<const EVERY: bool>(call: &mut KernelCall<'_>, name: &'static str) -> Result<(), KernelError> {
     let dims = call.optional_ints(1)?;
-    let reduced = Reduced::list(name, dims.as_deref(), call.tensor(0)?.rank())?;
+    let reduced = match dims.as_deref() {
+        // As in torch, unlike sums: an empty list reduces nothing.
+        Some([]) => Reduced::NONE,
+        dims => Reduced::list(name, dims, call.tensor(0)?.rank())?,
+    };
     truth::<EVERY>(call, name, reduced, call.bool(2)?, 3)
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Reduced(u16);
 impl Reduced {
     /// Every dimension.
     pub(crate) const ALL: Self = Self(u16::MAX);
+    /// No dimension: each element is a group.
+    pub(crate) const NONE: Self = Self(0);
 
     /// The dimension that `dim` names, from the end where negative.
     pub(crate) fn one(name: &str, dim: i64, rank: usize) -> Result<Self, KernelError> {
@@ -221,7 +223,7 @@ impl Plan {
         let (run, reduced) = (self.run(), self.reduced.as_slice());
         if run.size > 0 {
             walk(&reduced[..reduced.len().saturating_sub(1)], base, |from, _| {
-                visit(from, run.size, run.step)
+                visit(from, run.size, run.step);
             });
         }
     }

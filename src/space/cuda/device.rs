@@ -11,7 +11,7 @@
 //! # Invariants
 //! * **C1** `regions` has an entry for each reserved region; its pieces are mapped, disjoint, within it.
 
-use super::context::{Device, note_free};
+use super::context::{Device, Entered, absence, note_free};
 use super::driver::{DevicePtr, Failure, done};
 use super::queue::CudaQueue;
 use crate::space::{AllocError, AllocErrorKind, Block, MemorySpace, Queue, QueueError, Reserve, SpaceId};
@@ -21,6 +21,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use cudarc::driver::sys;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::OnceLock;
 
 /// The alignment of every block, in bytes: what the driver's own allocator gives.
 const BASE_ALIGN: usize = 256;
@@ -41,7 +42,9 @@ const PIECE_BYTES_MAX: usize = 64 << 20;
 /// ```
 #[derive(Debug)]
 pub struct CudaSpace {
-    device: &'static Device,
+    id: SpaceId,
+    /// Opened when memory is first asked for: a context costs time and device memory.
+    device: OnceLock<Result<&'static Device, String>>,
     live_bytes: AtomicUsize,
     /// Per region address: piece offset to physical memory and its size.
     regions: Mutex<HashMap<u64, BTreeMap<usize, Piece>>>,
@@ -55,17 +58,50 @@ struct Piece {
 }
 
 impl CudaSpace {
-    /// The memory of device `index`.
+    /// The memory of device `index`. The device itself is opened when memory is first asked for.
     ///
     /// # Errors
     /// A sentence that says why there is no such device.
     pub fn new(index: u16) -> Result<Self, String> {
-        Ok(Self { device: Device::open(index)?, live_bytes: AtomicUsize::new(0), regions: Mutex::default() })
+        match absence(index) {
+            None => Ok(Self {
+                id: SpaceId::cuda(index),
+                device: OnceLock::new(),
+                live_bytes: AtomicUsize::new(0),
+                regions: Mutex::default(),
+            }),
+            Some(reason) => Err(reason),
+        }
     }
 
-    /// The device.
-    pub fn device(&self) -> &'static Device {
-        self.device
+    /// The device, opened now if it was not yet.
+    ///
+    /// # Errors
+    /// A sentence that says why it cannot be used.
+    pub fn device(&self) -> Result<&'static Device, String> {
+        self.device.get_or_init(|| Device::open(self.id.index())).clone()
+    }
+
+    /// The device, to take memory from.
+    fn opened(&self, layout: Layout) -> Result<&'static Device, AllocError> {
+        let reason = match self.device() {
+            Ok(device) if device.is_usable() => return Ok(device),
+            Ok(_) => "CUDA cannot be used in a forked process",
+            Err(_) => "the device cannot be opened",
+        };
+        Err(AllocError::new(self.id, layout, AllocErrorKind::Refused { reason }))
+    }
+
+    /// The device, to give memory back to: `None` where nothing can be given back.
+    fn returning(&self) -> Option<(&'static Device, Entered)> {
+        let device = self.device().ok().filter(|device| device.is_usable())?;
+        match device.enter() {
+            Ok(entered) => Some((device, entered)),
+            Err(failure) => {
+                note_free(Err(failure));
+                None
+            }
+        }
     }
 
     /// The bytes taken from the driver and not given back.
@@ -80,7 +116,7 @@ impl CudaSpace {
             AllocErrorKind::Refused { reason: failure.text() }
         };
         let error = AllocError::new(self.id(), layout, kind).with_live(self.live_bytes());
-        match self.device.free_bytes() {
+        match self.device().ok().and_then(Device::free_bytes) {
             Some(free) if failure == Failure::OUT_OF_MEMORY => error.with_largest_free(free),
             _ => error,
         }
@@ -93,18 +129,10 @@ impl CudaSpace {
         }
     }
 
-    fn usable(&self, layout: Layout) -> Result<(), AllocError> {
-        if self.device.is_usable() {
-            return Ok(());
-        }
-        let reason = "CUDA cannot be used in a forked process";
-        Err(AllocError::new(self.id(), layout, AllocErrorKind::Refused { reason }))
-    }
-
     /// Puts one piece of physical memory behind `address`.
-    fn map(&self, address: DevicePtr, size_bytes: usize) -> Result<Piece, Failure> {
-        let driver = self.device.driver;
-        let properties = self.device.properties();
+    fn map(&self, device: &Device, address: DevicePtr, size_bytes: usize) -> Result<Piece, Failure> {
+        let driver = device.driver;
+        let properties = device.properties();
         let mut handle = 0;
         // SAFETY: a place for the result and a filled structure; the flags must be 0.
         done(unsafe { (driver.mem_create)(&raw mut handle, size_bytes, &raw const properties, 0) })?;
@@ -123,24 +151,24 @@ impl CudaSpace {
         // SAFETY: the range was mapped above; one filled structure.
         let allowed = done(unsafe { (driver.set_access)(address, size_bytes, &raw const access, 1) });
         if let Err(failure) = allowed {
-            self.unmap(address, piece);
+            Self::unmap(device, address, piece);
             return Err(failure);
         }
         self.live_bytes.fetch_add(size_bytes, Ordering::Relaxed);
         Ok(piece)
     }
 
-    /// Takes the memory behind `address` away; what `map` did after the mapping must be undone by the caller.
-    fn unmap(&self, address: DevicePtr, piece: Piece) {
-        let driver = self.device.driver;
+    /// Takes the memory behind `address` away.
+    fn unmap(device: &Device, address: DevicePtr, piece: Piece) {
+        let driver = device.driver;
         // SAFETY: the range was mapped as one piece (C1), and nothing uses it.
         note_free(done(unsafe { (driver.mem_unmap)(address, piece.size_bytes) }));
         // SAFETY: the handle is live and was just unmapped.
         note_free(done(unsafe { (driver.mem_release)(piece.handle) }));
     }
 
-    fn unmap_counted(&self, address: DevicePtr, piece: Piece) {
-        self.unmap(address, piece);
+    fn unmap_counted(&self, device: &Device, address: DevicePtr, piece: Piece) {
+        Self::unmap(device, address, piece);
         self.live_bytes.fetch_sub(piece.size_bytes, Ordering::Relaxed);
     }
 }
@@ -152,7 +180,7 @@ impl CudaSpace {
 // * the CPU does not reach the blocks, and nothing is said of their contents.
 unsafe impl MemorySpace for CudaSpace {
     fn id(&self) -> SpaceId {
-        self.device.space_id()
+        self.id
     }
 
     fn host_accessible(&self) -> bool {
@@ -160,11 +188,10 @@ unsafe impl MemorySpace for CudaSpace {
     }
 
     fn open_queue(&self) -> Result<Option<Box<dyn Queue>>, QueueError> {
-        Ok(Some(Box::new(CudaQueue::on(self.device)?)))
+        Ok(Some(Box::new(CudaQueue::new(self.id.index())?)))
     }
 
     fn allocate(&self, layout: Layout) -> Result<Block, AllocError> {
-        self.usable(layout)?;
         if layout.align() > BASE_ALIGN {
             return Err(AllocError::new(self.id(), layout, AllocErrorKind::NeverFits));
         }
@@ -172,10 +199,11 @@ unsafe impl MemorySpace for CudaSpace {
             return Block::device(BASE_ALIGN as u64, layout)
                 .ok_or_else(|| AllocError::new(self.id(), layout, AllocErrorKind::NeverFits));
         }
-        let _entered = self.device.enter().map_err(|failure| self.refused(layout, failure))?;
+        let device = self.opened(layout)?;
+        let _entered = device.enter().map_err(|failure| self.refused(layout, failure))?;
         let mut address = 0;
         // SAFETY: a place for the result; the context is current.
-        done(unsafe { (self.device.driver.alloc)(&raw mut address, layout.size()) })
+        done(unsafe { (device.driver.alloc)(&raw mut address, layout.size()) })
             .map_err(|failure| self.refused(layout, failure))?;
         self.live_bytes.fetch_add(layout.size(), Ordering::Relaxed);
         Block::device(address, layout).ok_or_else(|| {
@@ -188,14 +216,10 @@ unsafe impl MemorySpace for CudaSpace {
             return;
         }
         self.live_bytes.fetch_sub(block.size_bytes(), Ordering::Relaxed);
-        if !self.device.is_usable() {
-            return;
-        }
-        let freed = self.device.enter().and_then(|_entered| {
+        if let Some((device, _entered)) = self.returning() {
             // SAFETY: it came from `alloc` and nothing uses it, by the caller.
-            done(unsafe { (self.device.driver.free)(block.address_bits()) })
-        });
-        note_free(freed);
+            note_free(done(unsafe { (device.driver.free)(block.address_bits()) }));
+        }
     }
 
     fn base_align(&self) -> usize {
@@ -203,7 +227,7 @@ unsafe impl MemorySpace for CudaSpace {
     }
 
     fn as_reserve(&self) -> Option<&dyn Reserve> {
-        self.device.granularity_bytes().map(|_| self as &dyn Reserve)
+        self.device().ok()?.granularity_bytes().map(|_| self as &dyn Reserve)
     }
 }
 
@@ -213,7 +237,7 @@ unsafe impl MemorySpace for CudaSpace {
 //   happens only in `decommit` and `release` (C1).
 unsafe impl Reserve for CudaSpace {
     fn granularity_bytes(&self) -> usize {
-        self.device.granularity_bytes().unwrap_or(2 << 20)
+        self.device().ok().and_then(Device::granularity_bytes).unwrap_or(2 << 20)
     }
 
     fn reserve(&self, size_bytes: usize) -> Result<Block, AllocError> {
@@ -221,14 +245,12 @@ unsafe impl Reserve for CudaSpace {
         let too_large = AllocError::too_large(self.id(), size_bytes, granularity);
         let size_bytes = size_bytes.max(1).checked_next_multiple_of(granularity).ok_or(too_large)?;
         let layout = Layout::from_size_align(size_bytes, granularity).map_err(|_| too_large)?;
-        self.usable(layout)?;
-        let _entered = self.device.enter().map_err(|failure| self.refused(layout, failure))?;
+        let device = self.opened(layout)?;
+        let _entered = device.enter().map_err(|failure| self.refused(layout, failure))?;
         let mut address = 0;
         // SAFETY: a place for the result; no address is wished for, the flags must be 0.
-        done(unsafe {
-            (self.device.driver.address_reserve)(&raw mut address, size_bytes, granularity, 0, 0)
-        })
-        .map_err(|failure| self.refused(layout, failure))?;
+        done(unsafe { (device.driver.address_reserve)(&raw mut address, size_bytes, granularity, 0, 0) })
+            .map_err(|failure| self.refused(layout, failure))?;
         self.regions.lock().insert(address, BTreeMap::new());
         Block::device(address, layout).ok_or_else(|| {
             AllocError::new(self.id(), layout, AllocErrorKind::Refused { reason: "a null address" })
@@ -237,7 +259,8 @@ unsafe impl Reserve for CudaSpace {
 
     unsafe fn commit(&self, region: Block, range: Range<usize>) -> Result<(), AllocError> {
         let refused = |failure| self.refused_bytes(range.len(), failure);
-        let _entered = self.device.enter().map_err(refused)?;
+        let device = self.opened(region.layout())?;
+        let _entered = device.enter().map_err(refused)?;
         let base = region.address_bits();
         let mut regions = self.regions.lock();
         let pieces = regions.entry(base).or_default();
@@ -252,12 +275,12 @@ unsafe impl Reserve for CudaSpace {
             }
             let next = pieces.range(at..).next().map_or(range.end, |(&start, _)| start.min(range.end));
             let size_bytes = (next - at).min(PIECE_BYTES_MAX);
-            match self.map(base + at as u64, size_bytes) {
+            match self.map(device, base + at as u64, size_bytes) {
                 Ok(piece) => pieces.insert(at, piece),
                 Err(failure) => {
                     for offset in made {
                         if let Some(piece) = pieces.remove(&offset) {
-                            self.unmap_counted(base + offset as u64, piece);
+                            self.unmap_counted(device, base + offset as u64, piece);
                         }
                     }
                     drop(regions);
@@ -271,7 +294,7 @@ unsafe impl Reserve for CudaSpace {
     }
 
     unsafe fn decommit(&self, region: Block, range: Range<usize>) {
-        let Ok(_entered) = self.device.enter() else { return };
+        let Some((device, _entered)) = self.returning() else { return };
         let base = region.address_bits();
         if let Some(pieces) = self.regions.lock().get_mut(&base) {
             let whole: Vec<(usize, Piece)> = pieces
@@ -281,7 +304,7 @@ unsafe impl Reserve for CudaSpace {
                 .collect();
             for (offset, piece) in whole {
                 pieces.remove(&offset);
-                self.unmap_counted(base + offset as u64, piece);
+                self.unmap_counted(device, base + offset as u64, piece);
             }
         }
     }
@@ -289,14 +312,11 @@ unsafe impl Reserve for CudaSpace {
     unsafe fn release(&self, region: Block, _committed_bytes: usize) {
         let base = region.address_bits();
         let pieces = self.regions.lock().remove(&base).unwrap_or_default();
-        if !self.device.is_usable() {
-            return;
-        }
-        let Ok(_entered) = self.device.enter() else { return };
+        let Some((device, _entered)) = self.returning() else { return };
         for (offset, piece) in pieces {
-            self.unmap_counted(base + offset as u64, piece);
+            self.unmap_counted(device, base + offset as u64, piece);
         }
         // SAFETY: the range came from `reserve` of this size, and nothing is mapped in it any more.
-        note_free(done(unsafe { (self.device.driver.address_free)(base, region.size_bytes()) }));
+        note_free(done(unsafe { (device.driver.address_free)(base, region.size_bytes()) }));
     }
 }

@@ -49,7 +49,6 @@ macro_rules! driver {
 
 driver! {
     init = "cuInit"(c_uint);
-    version = "cuDriverGetVersion"(*mut c_int);
     error_name = "cuGetErrorName"(c_uint, *mut *const c_char);
     error_text = "cuGetErrorString"(c_uint, *mut *const c_char);
     device_count = "cuDeviceGetCount"(*mut c_int);

@@ -5,7 +5,7 @@
 //!
 //! Deliberately absent: reserved ranges. A copy across separately locked ranges is refused by drivers.
 
-use super::context::{Device, note_free};
+use super::context::{Device, absence, note_free};
 use super::driver::{Failure, done};
 use crate::space::{AllocError, AllocErrorKind, Block, HostAccessible, MemorySpace, SpaceId};
 use core::alloc::Layout;
@@ -14,6 +14,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// The alignment of every block, in bytes: a page.
 const BASE_ALIGN: usize = 4096;
@@ -35,7 +36,8 @@ pub fn is_pinned(address: NonNull<u8>, size_bytes: usize) -> bool {
 /// Page-locked host memory, for all devices.
 #[derive(Debug)]
 pub struct PinnedSpace {
-    device: &'static Device,
+    /// Opened when memory is first asked for.
+    device: OnceLock<Result<&'static Device, String>>,
     live_bytes: AtomicUsize,
 }
 
@@ -45,11 +47,19 @@ impl PinnedSpace {
     /// # Errors
     /// A sentence that says why there is no CUDA here.
     pub fn new() -> Result<Self, String> {
-        Ok(Self::on(Device::open(0)?))
+        match absence(0) {
+            None => Ok(Self { device: OnceLock::new(), live_bytes: AtomicUsize::new(0) }),
+            Some(reason) => Err(reason),
+        }
     }
 
     pub(super) fn on(device: &'static Device) -> Self {
-        Self { device, live_bytes: AtomicUsize::new(0) }
+        Self { device: OnceLock::from(Ok(device)), live_bytes: AtomicUsize::new(0) }
+    }
+
+    fn device(&self) -> Option<&'static Device> {
+        let device = self.device.get_or_init(|| Device::open(0));
+        device.as_ref().ok().copied().filter(|device| device.is_usable())
     }
 
     /// The bytes locked and not given back.
@@ -86,17 +96,15 @@ unsafe impl MemorySpace for PinnedSpace {
             let align = core::num::NonZeroUsize::new(layout.align()).unwrap_or(core::num::NonZeroUsize::MIN);
             return Ok(Block::new(NonNull::without_provenance(align), layout));
         }
-        if !self.device.is_usable() {
-            let reason = "CUDA cannot be used in a forked process";
+        let Some(device) = self.device() else {
+            let reason = "the device cannot be opened, or this is a forked process";
             return Err(AllocError::new(SpaceId::PINNED, layout, AllocErrorKind::Refused { reason }));
-        }
-        let _entered = self.device.enter().map_err(|failure| self.refused(layout, failure))?;
+        };
+        let _entered = device.enter().map_err(|failure| self.refused(layout, failure))?;
         let mut address: *mut c_void = core::ptr::null_mut();
         // SAFETY: a place for the result; the context is current.
-        done(unsafe {
-            (self.device.driver.host_alloc)(&raw mut address, layout.size(), PORTABLE_AND_MAPPED)
-        })
-        .map_err(|failure| self.refused(layout, failure))?;
+        done(unsafe { (device.driver.host_alloc)(&raw mut address, layout.size(), PORTABLE_AND_MAPPED) })
+            .map_err(|failure| self.refused(layout, failure))?;
         let Some(address) = NonNull::new(address.cast::<u8>()) else {
             return Err(AllocError::new(
                 SpaceId::PINNED,
@@ -119,12 +127,10 @@ unsafe impl MemorySpace for PinnedSpace {
         }
         self.live_bytes.fetch_sub(block.size_bytes(), Ordering::Relaxed);
         PINNED.write().remove(&block.address().addr().get());
-        if !self.device.is_usable() {
-            return;
-        }
-        let freed = self.device.enter().and_then(|_entered| {
+        let Some(device) = self.device() else { return };
+        let freed = device.enter().and_then(|_entered| {
             // SAFETY: it came from `host_alloc` and nothing uses it, by the caller.
-            done(unsafe { (self.device.driver.host_free)(block.address().as_ptr().cast()) })
+            done(unsafe { (device.driver.host_free)(block.address().as_ptr().cast()) })
         });
         note_free(freed);
     }

@@ -9,8 +9,10 @@ use crate::shell;
 
 /// Makes an environment with both, and runs `py/benches/side_by_side.py`; words go on to it.
 pub(crate) fn run(words: &[String]) -> Outcome {
-    let environment =
-        Environment::ready("peers", &["maturin>=1.9,<2", "numpy", "ml_dtypes", "executorch==1.5.1", "torch"])?;
+    let environment = Environment::ready(
+        "peers",
+        &["maturin>=1.9,<2", "numpy", "ml_dtypes", "executorch==1.5.1", "torch"],
+    )?;
     environment.install_wheel(Build::Release)?;
     shell::run(environment.command(&["py/benches/side_by_side.py"]).args(words))
 }

@@ -23,7 +23,15 @@ pub(crate) fn run(_words: &[String]) -> Outcome {
     }
     count.run(&mut cargo(&["test", "--quiet", "--package", "xtask"]))?;
     for example in examples()? {
-        shell::run(&mut cargo(&["run", "--quiet", "--package", "arenite", "--all-features", "--example", &example]))?;
+        shell::run(&mut cargo(&[
+            "run",
+            "--quiet",
+            "--package",
+            "arenite",
+            "--all-features",
+            "--example",
+            &example,
+        ]))?;
     }
     let packages = ["maturin>=1.9,<2", "numpy", "ml_dtypes", "pytest", "pytest-timeout", "mypy"];
     let environment = Environment::ready("test", &packages)?;
@@ -60,7 +68,8 @@ impl Count {
 
     fn add(&mut self, line: &str) {
         // `test result: ok. 12 passed; 0 failed; …` and `==== 12 passed, 1 failed in 3.45s ====`.
-        let is_summary = line.starts_with("test result:") || (line.contains(" in ") && line.contains("passed"));
+        let is_summary =
+            line.starts_with("test result:") || (line.contains(" in ") && line.contains("passed"));
         if !is_summary {
             return;
         }
