@@ -223,17 +223,15 @@ fn exchange<'py>(
     expected: &impl Expectation,
     torch: &mut bool,
 ) -> PyResult<Arg<'py>> {
-    if !item.hasattr("__dlpack__")? {
-        return Err(refuse(item, &type_name(item), index, expected));
-    }
-    let tensor = if crate::torch::is_tensor(item) {
+    let taken = if crate::torch::is_tensor(item) {
         *torch = true;
-        // A gradient's history is no part of a value; `__dlpack__` would refuse it.
-        item.call_method0("detach")?
+        crate::torch::take(item)
+    } else if item.hasattr("__dlpack__")? {
+        dlpack::take(item)
     } else {
-        item.clone()
+        return Err(refuse(item, &type_name(item), index, expected));
     };
-    dlpack::take(&tensor).map(Arg::Foreign).map_err(|reason| {
+    taken.map(Arg::Foreign).map_err(|reason| {
         let got = format!("{}, which DLPack cannot pass on ({})", type_name(item), reason.value(item.py()));
         let error = refuse(item, &got, index, expected);
         error.set_cause(item.py(), Some(reason));
