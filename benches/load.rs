@@ -35,7 +35,8 @@ fn carving(c: &mut Criterion) {
         let layout = Layout::from_size_align(4096, 64).expect("64 is a power of two");
         c.bench_function(&format!("load/arena/{count}_buffers"), |b| {
             b.iter(|| {
-                let arena = arenas.take(SpaceId::HOST, count * layout.size(), "bench").expect("there is room");
+                let arena =
+                    arenas.take(SpaceId::HOST, count * layout.size(), "bench").expect("there is room");
                 for _ in 0..count {
                     black_box(arena.allocate(layout).expect("the room was taken"));
                 }

@@ -33,6 +33,9 @@ struct Want {
     size_bytes: usize,
 }
 
+/// Memory that was refused: the space, the bytes asked for, and what the space said.
+pub(super) type Refusal = (SpaceId, usize, String);
+
 /// A block that was taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Carved {
@@ -57,11 +60,7 @@ impl core::fmt::Debug for Holdings {
 
 impl Holdings {
     /// Takes one arena per space, large enough for all wants there, and carves a block for each.
-    fn take(
-        arenas: &ArenaSet,
-        wants: &[Want],
-        owner: &str,
-    ) -> Result<(Self, Vec<Option<Carved>>), (SpaceId, usize, String)> {
+    fn take(arenas: &ArenaSet, wants: &[Want], owner: &str) -> Result<(Self, Vec<Option<Carved>>), Refusal> {
         let mut holdings = Self::default();
         let mut blocks = vec![None; wants.len()];
         for (first, want) in wants.iter().enumerate() {
@@ -142,21 +141,17 @@ impl Holdings {
 
     /// Makes the bytes at `target` what `source` holds.
     fn fill(&mut self, target: NonNull<u8>, space: SpaceId, source: &[u8]) -> Result<(), QueueError> {
-        match self.queue(space) {
-            Some(queue) => {
-                let piece = Piece { target, source: NonNull::from(source).cast(), size_bytes: source.len() };
-                // SAFETY: the target is inside a block held here; the source is borrowed until the queue
-                // has done its work, which the next line waits for.
-                unsafe { queue.upload(&[piece]) }?;
-                queue.synchronize()
-            }
-            None => {
-                // SAFETY: the target is inside a host block held here, at least as long as the source (the
-                // reader checked initial values against their tensors); it overlaps no file.
-                unsafe { target.copy_from_nonoverlapping(NonNull::from(source).cast(), source.len()) };
-                Ok(())
-            }
+        if let Some(queue) = self.queue(space) {
+            let piece = Piece { target, source: NonNull::from(source).cast(), size_bytes: source.len() };
+            // SAFETY: the target is inside a block held here; the source is borrowed until the queue has done
+            // its work, which the next line waits for.
+            unsafe { queue.upload(&[piece]) }?;
+            return queue.synchronize();
         }
+        // SAFETY: the target is inside a host block held here, at least as long as the source (the reader checked
+        // initial values against their tensors); it overlaps no file.
+        unsafe { target.copy_from_nonoverlapping(NonNull::from(source).cast(), source.len()) };
+        Ok(())
     }
 }
 
