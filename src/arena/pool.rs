@@ -183,7 +183,8 @@ impl SpacePool {
         drop(surplus);
         // An arena that grows in place has its first chunk from the start, so that growing costs no heap.
         let room_bytes = if self.space.as_reserve().is_some() { bytes.max(1) } else { bytes };
-        let result = picked.map_or_else(|| self.fresh(bytes), Ok).and_then(|arena| with_room(arena, room_bytes));
+        let result =
+            picked.map_or_else(|| self.fresh(bytes), Ok).and_then(|arena| with_room(arena, room_bytes));
         let result = result.or_else(|_| {
             // What is idle may be what is missing.
             self.trim();
