@@ -127,16 +127,13 @@ impl Holdings {
 
     /// Makes a block all zero.
     fn zero(&mut self, block: Carved) -> Result<(), QueueError> {
-        match self.queue(block.space) {
+        if let Some(queue) = self.queue(block.space) {
             // SAFETY: the block came from the arena of this space, held here, and nothing uses it now.
-            Some(queue) => unsafe { queue.fill(block.address, block.size_bytes, 0) },
-            None => {
-                // SAFETY: an arena's block in a space without a queue is host memory, and writable; nothing
-                // uses it now.
-                unsafe { block.address.write_bytes(0, block.size_bytes) };
-                Ok(())
-            }
+            return unsafe { queue.fill(block.address, block.size_bytes, 0) };
         }
+        // SAFETY: an arena's block in a space without a queue is host memory, and writable; nothing uses it now.
+        unsafe { block.address.write_bytes(0, block.size_bytes) };
+        Ok(())
     }
 
     /// Makes the bytes at `target` what `source` holds.
