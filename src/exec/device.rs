@@ -169,6 +169,31 @@ pub(super) fn download(
     unsafe { queue.download(&[piece]) }.map_err(|error| KernelError::Unsupported(error.to_string()))
 }
 
+/// The pieces of every upload and download of a method without jumps, in order.
+pub(super) fn pieces(
+    plan: &MethodPlan,
+    values: &[Value],
+    tensors: &mut [Tensor],
+    steps: &[Step],
+    uploads: &mut Vec<Piece>,
+    downloads: &mut Vec<Piece>,
+) -> Result<(), KernelError> {
+    uploads.clear();
+    downloads.clear();
+    for step in steps {
+        match *step {
+            Step::Upload { args } => {
+                uploads.extend(piece_of(plan, values, tensors, args, Side::Source)?.1);
+            }
+            Step::Download { args } => {
+                downloads.extend(piece_of(plan, values, tensors, args, Side::Target)?.1);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// The side of a copy that must be in host memory.
 #[derive(Clone, Copy)]
 enum Side {

@@ -215,6 +215,8 @@ pub enum ExecError {
     Kernel { method: String, instruction: usize, operator: String, state_written: bool, source: KernelError },
     #[error("{method}, instruction {instruction}, delegate {id}: {reason}")]
     Delegate { method: String, instruction: usize, id: String, reason: String },
+    #[error("{method}: cannot be captured as a graph, or launched as one: {reason}")]
+    Graph { method: String, reason: String },
     #[error("{method}, instruction {instruction}: the condition is {got}, expected a truth value")]
     Condition { method: String, instruction: usize, got: String },
     #[error("{method}: still running after {limit} instructions; its loop does not end")]
@@ -236,9 +238,11 @@ impl ExecError {
             | Self::NoSuchState { .. }
             | Self::State { .. }
             | Self::Output { .. } => ErrorKind::Input,
-            Self::Kernel { .. } | Self::Delegate { .. } | Self::Condition { .. } | Self::Endless { .. } => {
-                ErrorKind::Kernel
-            }
+            Self::Kernel { .. }
+            | Self::Delegate { .. }
+            | Self::Graph { .. }
+            | Self::Condition { .. }
+            | Self::Endless { .. } => ErrorKind::Kernel,
         }
     }
 
@@ -251,6 +255,7 @@ impl ExecError {
             Self::NoSuchState { .. } => ErrorCode::NotFound,
             Self::Condition { .. } | Self::Endless { .. } => ErrorCode::InvalidProgram,
             Self::Delegate { .. } => ErrorCode::Internal,
+            Self::Graph { .. } => ErrorCode::NotSupported,
             _ => ErrorCode::InvalidArgument,
         }
     }
@@ -262,6 +267,7 @@ impl ExecError {
             | Self::Input { method, .. }
             | Self::Kernel { method, .. }
             | Self::Delegate { method, .. }
+            | Self::Graph { method, .. }
             | Self::Condition { method, .. }
             | Self::Endless { method, .. }
             | Self::NoSuchState { method, .. }

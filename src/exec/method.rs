@@ -11,6 +11,7 @@
 
 use super::device;
 use super::error::{ExecError, InputProblem};
+use super::graph::Graph;
 use super::input::{Input, Output, TensorInput};
 use super::load::LoadOptions;
 use super::memory::{Tables, Temp};
@@ -54,8 +55,10 @@ pub(super) struct Parts {
 pub struct Method {
     // Delegates go first: they may wait for device work on memory that the parts below own.
     delegates: Vec<Box<dyn LoadedDelegate>>,
-    tables: Tables,
-    planned: Planned,
+    pub(super) tables: Tables,
+    pub(super) planned: Planned,
+    /// The device work of a run as a graph, where that is wanted.
+    pub(super) graph: Graph,
     temp: Temp,
     roles: Roles,
     changes_values: bool,
@@ -82,7 +85,19 @@ impl Method {
         let specs = program.methods()[index].tensors.iter().enumerate();
         let supplied =
             specs.filter(|(_, spec)| spec.storage == Storage::Supplied).map(|(index, _)| index).collect();
-        Self { delegates, tables, planned, temp, roles, changes_values, supplied, index, options, program }
+        Self {
+            delegates,
+            tables,
+            planned,
+            graph: Graph::Off,
+            temp,
+            roles,
+            changes_values,
+            supplied,
+            index,
+            options,
+            program,
+        }
     }
 
     /// The name.
@@ -149,7 +164,7 @@ impl Method {
         // Outputs unbinds what the caller lent, also where a run fails.
         let outputs = Outputs { method: self };
         outputs.method.give_inputs(plan, inputs)?;
-        let done = outputs.method.run(plan);
+        let done = outputs.method.run_recorded(plan);
         if done.is_err() {
             // Device work may still use the memory that the next run writes.
             let _ = outputs.method.planned.holdings.synchronize();
@@ -232,8 +247,15 @@ impl Method {
         Ok(())
     }
 
+    /// Runs every instruction, and waits for the devices.
+    pub(super) fn run(&mut self, plan: &MethodPlan) -> Result<(), ExecError> {
+        self.run_steps(plan)?;
+        let last = plan.instructions.len().saturating_sub(1);
+        self.planned.holdings.synchronize().map_err(|error| queue_error(plan, last, &error))
+    }
+
     /// Runs every instruction.
-    fn run(&mut self, plan: &MethodPlan) -> Result<(), ExecError> {
+    pub(super) fn run_steps(&mut self, plan: &MethodPlan) -> Result<(), ExecError> {
         let (values, tensors, steps) = self.tables.parts();
         let mut at = 0_usize;
         let mut left = INSTRUCTIONS_MAX;
@@ -304,7 +326,7 @@ impl Method {
             }
             at += 1;
         }
-        self.planned.holdings.synchronize().map_err(|error| queue_error(plan, at, &error))
+        Ok(())
     }
 
     /// Takes back what the caller lent and what views named.

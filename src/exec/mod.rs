@@ -10,6 +10,7 @@
 mod device;
 mod error;
 mod flow;
+mod graph;
 mod input;
 mod lifetimes;
 mod load;

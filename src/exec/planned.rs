@@ -16,7 +16,7 @@ use super::memory::Tables;
 use super::state::Roles;
 use crate::arena::{ArenaSet, PooledArena};
 use crate::program::{DataRef, MethodPlan, Program, StateMember, Storage};
-use crate::space::{AllocError, Piece, Queue, QueueError, SpaceId};
+use crate::space::{AllocError, GraphId, Piece, Queue, QueueError, SpaceId};
 use crate::tensor::Tensor;
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -104,6 +104,21 @@ impl Holdings {
     /// The queue of a device space.
     pub(super) fn queue(&mut self, space: SpaceId) -> Option<&mut (dyn Queue + 'static)> {
         self.queues.iter_mut().find(|queue| queue.space() == space).map(AsMut::as_mut)
+    }
+
+    /// Does recorded work again on the pieces, and waits for it.
+    pub(super) fn replay(
+        &mut self,
+        space: SpaceId,
+        graph: GraphId,
+        uploads: &[Piece],
+        downloads: &[Piece],
+    ) -> Result<(), QueueError> {
+        let Some(queue) = self.queue(space) else { return Ok(()) };
+        // SAFETY: the pieces are bound memory of this method (T1), as long as they say; the graph uses arenas
+        // held here and by the delegates, which neither move nor shrink; the next line waits.
+        unsafe { queue.replay(graph, uploads, downloads) }?;
+        queue.synchronize()
     }
 
     /// Waits until every queue has done its work.

@@ -67,6 +67,7 @@ impl Kernel {
 }
 
 /// The tables of the families.
+#[rustfmt::skip]
 const FAMILIES: &[&[Kernel]] = &[
     conv::KERNELS,
     elementwise::ACTIVATION,

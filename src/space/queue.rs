@@ -22,6 +22,11 @@ pub struct Piece {
     pub size_bytes: usize,
 }
 
+// SAFETY: two addresses and a size; reaching the bytes takes `unsafe`, which argues for itself.
+unsafe impl Send for Piece {}
+// SAFETY: as above; a shared piece cannot be changed.
+unsafe impl Sync for Piece {}
+
 /// Why work on a device could not be queued, or failed. The text names the call and what the driver said.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{space}: {call} failed: {reason}")]

@@ -7,13 +7,12 @@ mod arena_compile_fail;
 mod arena_out_of_memory;
 mod arena_properties;
 mod arena_set;
+mod golden;
 mod space_contract;
 mod support;
 
-#[cfg(all(feature = "exec", target_os = "linux"))]
-mod delegate_aoti;
 #[cfg(feature = "exec")]
-mod golden;
+mod delegate_aoti;
 #[cfg(feature = "exec")]
 mod kernel_conv;
 #[cfg(feature = "exec")]

@@ -1,5 +1,5 @@
-//! On a GPU: spaces, queues and every sample program, all in one process. Compiled everywhere, run where a
-//! driver is; without one every test fails and says so.
+//! On a GPU: spaces, queues and every sample program, all in one process. Compiled everywhere, counted as
+//! ignored; `cargo test --features cuda --test cuda -- --ignored` runs them where a driver is.
 //!
 //! `ARENITE_CUDA_PROGRAMS` names a folder of `NAME.pte`, `NAME.ptd` and `NAME.npz`; without it the tests have
 //! the seed program alone, from `tests/data/cuda`.

@@ -122,6 +122,7 @@ fn error_of(method: &mut Method, name: &str, arrays: &BTreeMap<String, Data>) ->
 }
 
 #[test]
+#[ignore = "needs a GPU"]
 fn every_program_gives_what_eager_gave() {
     let mut loaded = Vec::new();
     for (name, methods, bound) in PROGRAMS {
@@ -141,6 +142,25 @@ fn every_program_gives_what_eager_gave() {
 }
 
 #[test]
+#[ignore = "needs a GPU"]
+fn captured_programs_give_what_eager_gave() {
+    for (name, methods, bound) in PROGRAMS {
+        let Some((program, arrays)) = open(name) else { continue };
+        for method in *methods {
+            let mut loaded = load(&program, method);
+            loaded.capture().unwrap();
+            for run in 0..8 {
+                let error = error_of(&mut loaded, method, &arrays);
+                println!("{name}.{method} run {run}, captured {}: error {error:e}", loaded.is_captured());
+                assert!(error <= *bound, "{name}.{method} run {run}: {error:e}, at most {bound:e}");
+            }
+            assert!(loaded.is_captured(), "{name}.{method}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
 fn two_methods_of_one_program_run() {
     let Some((program, arrays)) = open("two_methods") else { return };
     let loader = Loader::new(Arc::clone(&program), LoadOptions::new(arenas()));
@@ -156,6 +176,7 @@ fn two_methods_of_one_program_run() {
 }
 
 #[test]
+#[ignore = "needs a GPU"]
 fn state_stays_from_call_to_call() {
     let Some((program, arrays)) = open("kv") else { return };
     let mut method = load(&program, "forward");
@@ -169,6 +190,7 @@ fn state_stays_from_call_to_call() {
 }
 
 #[test]
+#[ignore = "needs a GPU"]
 fn device_memory_goes_in_and_comes_out_without_the_host() {
     let Some((program, _)) = open("resident_net") else { return };
     let method = load(&program, "forward");
@@ -176,6 +198,7 @@ fn device_memory_goes_in_and_comes_out_without_the_host() {
 }
 
 #[test]
+#[ignore = "needs a GPU"]
 fn the_seed_program_holds_what_its_plan_says() {
     let (program, _) = open("seed_net").unwrap();
     let method = load(&program, "forward");
@@ -188,6 +211,7 @@ fn the_seed_program_holds_what_its_plan_says() {
 }
 
 #[test]
+#[ignore = "needs a GPU"]
 fn a_thousand_loads_leave_nothing_behind() {
     let (program, arrays) = open("seed_net").unwrap();
     let arenas = arenas();

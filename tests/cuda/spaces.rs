@@ -19,6 +19,7 @@ fn of(bytes: &mut [u8]) -> NonNull<u8> {
 }
 
 #[test]
+#[ignore = "needs a GPU"]
 fn there_is_a_device() {
     println!("{} devices", device_count().unwrap());
     let device = Device::open(0).unwrap();
@@ -26,6 +27,7 @@ fn there_is_a_device() {
 }
 
 #[test]
+#[ignore = "needs a GPU"]
 fn an_arena_grows_in_place_and_gives_all_back() {
     let device = Device::open(0).unwrap();
     let before = device.free_bytes().unwrap();
@@ -44,6 +46,7 @@ fn an_arena_grows_in_place_and_gives_all_back() {
 }
 
 #[test]
+#[ignore = "needs a GPU"]
 fn bytes_arrive_whatever_the_size_and_order() {
     let arena = Arena::with_reserve(CudaSpace::new(0).unwrap(), 1 << 30);
     for size_bytes in [1, 256, 4096, 100_000, 300 << 10, 5 << 20, 80 << 20] {
@@ -76,6 +79,7 @@ fn bytes_arrive_whatever_the_size_and_order() {
 }
 
 #[test]
+#[ignore = "needs a GPU"]
 fn pinned_memory_is_copied_directly() {
     let space = PinnedSpace::new().unwrap();
     let arena = Arena::with_reserve(CudaSpace::new(0).unwrap(), 1 << 30);
@@ -97,6 +101,7 @@ fn pinned_memory_is_copied_directly() {
 }
 
 #[test]
+#[ignore = "needs a GPU"]
 fn two_devices_exchange_bytes_behind_an_event() {
     if device_count().unwrap() < 2 {
         println!("one device only: not tested");

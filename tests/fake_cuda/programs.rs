@@ -116,6 +116,32 @@ fn no_failing_call_of_load_and_run_leaks_or_gives_wrong_bytes() {
 }
 
 #[test]
+fn a_captured_method_gives_the_same_for_new_inputs() {
+    let stand_in = StandIn::take();
+    let before = stand_in.live();
+    let (program, arrays) = seed_net();
+    let inputs = [&arrays["forward.in0"], &arrays["forward.in1"]];
+    {
+        let (mut eager, mut captured) = (load(&program).unwrap(), load(&program).unwrap());
+        captured.capture().unwrap();
+        for round in 0..8_u8 {
+            let scale = |data: &Data| {
+                let values: Vec<f32> =
+                    data.get::<f32>().iter().map(|value| value * f32::from(round)).collect();
+                Data::new(&data.sizes, &values)
+            };
+            let (x, y) = (scale(inputs[0]), scale(inputs[1]));
+            let wanted = run(&mut eager, &[&x, &y]).unwrap();
+            assert_eq!(run(&mut captured, &[&x, &y]).unwrap(), wanted, "round {round}");
+            assert_eq!(captured.is_captured(), round >= 2, "round {round}");
+        }
+        captured.discard_graph();
+        assert_eq!(run(&mut captured, &inputs).unwrap(), arrays["forward.out0"].bytes);
+    }
+    assert_eq!((stand_in.live(), stand_in.live_bytes()), (before, 0));
+}
+
+#[test]
 fn a_program_for_an_absent_device_names_it() {
     let _stand_in = StandIn::take();
     let (program, _) = seed_net();

@@ -120,6 +120,7 @@ impl Object {
     /// Checks a shared object and keeps the bytes.
     pub(crate) fn parse(bytes: Vec<u8>) -> Result<Self, ElfError> {
         check_header(&bytes)?;
+        check_sections(&bytes)?;
         let mut object = Self {
             bytes,
             segments: Vec::new(),
@@ -391,6 +392,15 @@ struct Dynamic {
     symbols: Option<u64>,
     version_indices: Option<u64>,
     versions: Option<u64>,
+}
+
+/// The section headers, which nothing here reads, are the last thing in a file: without them it was cut.
+fn check_sections(bytes: &[u8]) -> Result<(), ElfError> {
+    let (start, size, count) = (size_at(bytes, 40)?, u16_at(bytes, 58)?, u16_at(bytes, 60)?);
+    if add(start, usize::from(size) * usize::from(count))? > bytes.len() {
+        return fail("the section headers end past the end of the file: it was cut");
+    }
+    Ok(())
 }
 
 fn check_header(bytes: &[u8]) -> Result<(), ElfError> {

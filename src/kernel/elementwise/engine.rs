@@ -9,6 +9,9 @@ use crate::kernel::{KernelCall, KernelError};
 use crate::tensor::{DType, Dims, ReadCell, Tensor};
 use core::cell::Cell;
 
+/// Up to this many elements the call costs more than its vectors.
+const QUICK_LEN_MAX: usize = 512;
+
 /// Elements per block: a few kilobytes, within the first cache.
 const BLOCK: usize = 512;
 
@@ -96,7 +99,7 @@ pub(super) fn run_quick(
 ) -> Result<bool, KernelError> {
     let (left, right, target) = (call.tensor(a)?, call.tensor(b)?, call.tensor(out)?);
     let kinds = [left.dtype(), right.dtype(), target.dtype()];
-    if kinds != [DType::Float32; 3] {
+    if kinds != [DType::Float32; 3] || target.numel() > QUICK_LEN_MAX {
         return Ok(false);
     }
     let (left_fits, right_fits) = (left.matches_layout(target), right.matches_layout(target));

@@ -1,10 +1,9 @@
 use arenite::{Arena, MemorySpace};
 
-fn numbers(device: &dyn MemorySpace) {
-    let arena = Arena::new(device);
+fn numbers<S: MemorySpace>(arena: &Arena<S>) {
     arena.alloc([0u32; 16]);
 }
 
 fn main() {
-    let _ = numbers;
+    let _ = numbers::<arenite::HostSpace>;
 }
