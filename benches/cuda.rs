@@ -119,7 +119,11 @@ fn time_runs(method: &mut Method, inputs: &[Input<'_>]) -> (f64, f64) {
 }
 
 fn time_program(folder: &Path, name: &str) {
-    let options = ProgramOptions::new().with_data_file(folder.join(format!("{name}.ptd")));
+    if !folder.join(format!("{name}.pte")).exists() {
+        return;
+    }
+    let (options, data) = (ProgramOptions::new(), folder.join(format!("{name}.ptd")));
+    let options = if data.exists() { options.with_data_file(data) } else { options };
     let open = || Arc::new(Program::open(folder.join(format!("{name}.pte")), &options).unwrap());
     let set = arenas();
     let load = || {

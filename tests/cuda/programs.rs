@@ -40,7 +40,12 @@ fn open(name: &str) -> Option<(Arc<Program>, BTreeMap<String, Data>)> {
         let program = Program::from_bytes(&bytes, &ProgramOptions::default()).unwrap();
         return Some((Arc::new(program), npz::read(here.join("seed_net.npz"))));
     };
-    let options = ProgramOptions::new().with_data_file(folder.join(format!("{name}.ptd")));
+    if !folder.join(format!("{name}.pte")).exists() {
+        return None;
+    }
+    let data = folder.join(format!("{name}.ptd"));
+    let options = ProgramOptions::new();
+    let options = if data.exists() { options.with_data_file(data) } else { options };
     let program = Program::open(folder.join(format!("{name}.pte")), &options).unwrap();
     Some((Arc::new(program), npz::read(folder.join(format!("{name}.npz")))))
 }

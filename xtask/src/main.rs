@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! cargo xtask demo            build the wheel, run a program from Python, show the report
+//! cargo xtask gpu-bundle      one folder for a machine with a GPU
 //! cargo xtask test            every Rust and Python test
 //! cargo xtask peers python    Arenite beside ExecuTorch's own wheel
 //! ```

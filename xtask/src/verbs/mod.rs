@@ -2,6 +2,7 @@
 //! The verbs, and how words find them.
 
 mod demo;
+mod gpu_bundle;
 mod peers_python;
 mod test;
 
@@ -21,6 +22,7 @@ pub(crate) struct Verb {
 /// Every verb; a new one is a file here and a row there.
 pub(crate) const TABLE: &[Verb] = &[
     Verb { name: "demo", about: "builds the wheel and runs seed_net from Python", run: demo::run },
+    Verb { name: "gpu-bundle", about: "gathers what a machine with a GPU runs", run: gpu_bundle::run },
     Verb { name: "test", about: "runs every Rust and Python test", run: test::run },
     Verb {
         name: "peers python",
