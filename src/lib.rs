@@ -1,5 +1,6 @@
 //! Arenite.
 
+pub mod plan;
 pub mod space;
 
 #[cfg(feature = "exec")]
