@@ -56,5 +56,4 @@ macro_rules! fail {
         return Err($crate::kernel::KernelError::$variant(format!($($text)+)))
     };
 }
-#[allow(unused_imports, reason = "families use it")]
 pub(crate) use fail;

@@ -11,13 +11,31 @@
 //! takes more from its user. Deliberately absent: memory. Kernels get tensors that are already placed.
 
 mod call;
+mod cells;
+mod conv;
+mod elementwise;
 mod error;
+mod indexing;
+mod matmul;
+mod norm;
+mod number;
+mod numeric;
+mod pad;
+mod pool;
+mod prim;
+mod rearrange;
+mod reduce;
+mod resample;
 mod schema;
 mod scratch;
+mod softmax;
+mod view;
+mod walk;
 
 pub use call::{INT_LIST_MAX, IntItems, KernelCall, Scalar};
 pub use error::KernelError;
 pub(crate) use error::fail;
+pub(crate) use matmul::warm_up;
 pub use schema::Arg;
 pub use scratch::{Scratch, ScratchSource};
 
@@ -38,8 +56,41 @@ pub struct Kernel {
     pub run: KernelFn,
 }
 
+impl Kernel {
+    /// Whether a call in a file may have this many arguments: those of [`Kernel::args`] and, unless the kernel
+    /// writes a plain value, one return slot that repeats its outputs.
+    pub fn accepts_count(&self, count: usize) -> bool {
+        let primitive = self.name.starts_with("executorch_prim::") || self.args.contains(&Arg::Result);
+        count == self.args.len() + 1 && !self.args.contains(&Arg::Result)
+            || primitive && count == self.args.len()
+    }
+}
+
 /// The tables of the families.
-const FAMILIES: &[&[Kernel]] = &[];
+#[rustfmt::skip]
+const FAMILIES: &[&[Kernel]] = &[
+    conv::KERNELS,
+    elementwise::ACTIVATION,
+    elementwise::BINARY,
+    elementwise::BITWISE,
+    elementwise::CAST,
+    elementwise::COMPARE,
+    elementwise::CREATE,
+    elementwise::RANDOM,
+    elementwise::SELECT,
+    elementwise::UNARY,
+    indexing::KERNELS,
+    matmul::KERNELS,
+    norm::KERNELS,
+    pad::KERNELS,
+    pool::KERNELS,
+    prim::KERNELS,
+    rearrange::KERNELS,
+    reduce::KERNELS,
+    resample::KERNELS,
+    softmax::KERNELS,
+    view::KERNELS,
+];
 
 static BUILT_IN: LazyLock<HashMap<&'static str, &'static Kernel>> = LazyLock::new(|| {
     FAMILIES.iter().flat_map(|family| family.iter()).map(|kernel| (kernel.name, kernel)).collect()

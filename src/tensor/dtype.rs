@@ -166,7 +166,8 @@ impl DType {
     }
 
     /// The kind that two operands are computed in: the higher category wins, inside a category the
-    /// wider, and `uint8` with `int8` gives `int16`. `None` for kinds without arithmetic.
+    /// wider, and an unsigned kind with a signed one
+    /// gives the signed one that holds both. `None` for kinds without arithmetic, and where no kind holds both.
     pub const fn promote(self, other: Self) -> Option<Self> {
         use DType::{BFloat16, Float16, Float32, Int8, Int16, Int32, Int64, UInt8};
         if self as u8 == other as u8 {
@@ -191,7 +192,7 @@ impl DType {
             return Some(match (narrow, wide) {
                 (Int8 | Int16 | Int32, DType::UInt16) => Int32,
                 (Int8 | Int16 | Int32, DType::UInt32) => Int64,
-                (Int8 | Int16 | Int32 | Int64, DType::UInt64) => Float32,
+                (Int8 | Int16 | Int32, DType::UInt64) => return None,
                 _ => wide,
             });
         }
@@ -200,7 +201,6 @@ impl DType {
             (UInt8, Int8) | (Int8, UInt8) => Int16,
             (DType::UInt16, Int16) | (Int16, DType::UInt16) => Int32,
             (DType::UInt32, Int32) | (Int32, DType::UInt32) => Int64,
-            (DType::UInt64, Int64) | (Int64, DType::UInt64) => Float32,
             _ => return None,
         })
     }

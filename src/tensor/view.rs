@@ -44,6 +44,15 @@ impl<T: Copy> ReadCell<T> {
     }
 }
 
+impl<T> ReadCell<T> {
+    /// The same cells, for reading.
+    #[inline]
+    pub fn from_cells(cells: &[Cell<T>]) -> &[Self] {
+        // SAFETY: `ReadCell` is transparent over `Cell`, and gives away less.
+        unsafe { core::slice::from_raw_parts(cells.as_ptr().cast::<Self>(), cells.len()) }
+    }
+}
+
 /// Element kind, sizes and order of some bytes, and where they are.
 #[derive(Debug)]
 pub struct Tensor {
@@ -131,6 +140,11 @@ impl Tensor {
         self.host = other.host;
         self.writable = other.writable;
         true
+    }
+
+    /// Whether this names bytes of another tensor.
+    pub(crate) fn is_alias(&self) -> bool {
+        self.is_alias
     }
 
     /// Takes the memory away.

@@ -1,0 +1,398 @@
+//! Arena sets and what they are made of, and figures over all of them.
+//!
+//! Deliberately absent: allocation from Python. An arena set is given to `load_method`, which takes from it.
+
+use crate::error::{self, Class, Facts};
+use crate::report::SetReport;
+use crate::spaces;
+use arenite::exec::{ArenaRow, LoadOptions, Share};
+use arenite::{ArenaSet as Set, SpaceId};
+use parking_lot::Mutex;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, Weak};
+
+/// An arena set that methods keep, so that figures count it as long as anybody does.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) options: LoadOptions,
+}
+
+static SETS: Mutex<Vec<Weak<Handle>>> = Mutex::new(Vec::new());
+
+impl Handle {
+    pub(crate) fn new(set: Set, share: Share) -> Arc<Self> {
+        let mut options = base().clone();
+        options.arenas = set;
+        options.share = share;
+        let handle = Arc::new(Self { options });
+        let mut sets = SETS.lock();
+        sets.retain(|known| known.strong_count() > 0);
+        sets.push(Arc::downgrade(&handle));
+        handle
+    }
+
+    /// The set of those who name none: host memory without a limit.
+    pub(crate) fn default_set() -> &'static Arc<Self> {
+        static DEFAULT: OnceLock<Arc<Handle>> = OnceLock::new();
+        DEFAULT.get_or_init(|| Self::new(Set::machine().build(), Share::default()))
+    }
+}
+
+/// Built-in kernels and delegates, made once.
+fn base() -> &'static LoadOptions {
+    static BASE: OnceLock<LoadOptions> = OnceLock::new();
+    BASE.get_or_init(LoadOptions::default)
+}
+
+/// Ordinary host memory.
+#[pyclass(frozen, name = "Host", module = "arenite")]
+pub(crate) struct Host {
+    /// The most bytes to take.
+    #[pyo3(get)]
+    limit: Option<usize>,
+}
+
+#[pymethods]
+impl Host {
+    #[new]
+    #[pyo3(signature = (*, limit=None))]
+    fn new(limit: Option<usize>) -> Self {
+        Self { limit }
+    }
+
+    /// Its name in plans: ``host``.
+    #[getter]
+    fn name(&self) -> &'static str {
+        "host"
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Host({})", limited(self.limit))
+    }
+}
+
+/// Page-locked host memory.
+#[pyclass(frozen, name = "Pinned", module = "arenite")]
+pub(crate) struct Pinned {
+    /// The most bytes to take.
+    #[pyo3(get)]
+    limit: Option<usize>,
+}
+
+#[pymethods]
+impl Pinned {
+    #[new]
+    #[pyo3(signature = (*, limit=None))]
+    fn new(limit: Option<usize>) -> Self {
+        Self { limit }
+    }
+
+    /// Its name in plans: ``pinned``.
+    #[getter]
+    fn name(&self) -> &'static str {
+        "pinned"
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Pinned({})", limited(self.limit))
+    }
+}
+
+/// Memory of one CUDA device.
+#[pyclass(frozen, name = "Cuda", module = "arenite")]
+pub(crate) struct Cuda {
+    /// The ordinal of the device.
+    #[pyo3(get)]
+    index: u16,
+    /// The most bytes to take.
+    #[pyo3(get)]
+    limit: Option<usize>,
+}
+
+#[pymethods]
+impl Cuda {
+    #[new]
+    #[pyo3(signature = (index=0, limit=None))]
+    fn new(index: u16, limit: Option<usize>) -> Self {
+        Self { index, limit }
+    }
+
+    /// Its name in plans: ``cuda:0``.
+    #[getter]
+    fn name(&self) -> String {
+        SpaceId::cuda(self.index).to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        let limit = limited(self.limit);
+        format!("Cuda({}{}{limit})", self.index, if limit.is_empty() { "" } else { ", " })
+    }
+}
+
+fn limited(limit: Option<usize>) -> String {
+    limit.map(|limit| format!("limit={limit}")).unwrap_or_default()
+}
+
+/// Some bytes of a space, held ready for methods: ``Arena(Host(), 1 << 20)``.
+///
+/// ``Method.arenas`` gives those that a plan asks for.
+#[pyclass(frozen, name = "Arena", module = "arenite")]
+pub(crate) struct Arena {
+    id: SpaceId,
+    /// How many bytes.
+    #[pyo3(get)]
+    bytes: usize,
+    /// The most bytes to take.
+    #[pyo3(get)]
+    limit: Option<usize>,
+    /// The alignment of its first byte.
+    #[pyo3(get)]
+    align: usize,
+    /// The memory id in the plan, from 1; None for one that no plan asked for.
+    #[pyo3(get)]
+    index: Option<usize>,
+}
+
+impl Arena {
+    /// The arena of a row in a memory report.
+    pub(crate) fn of_row(row: &ArenaRow) -> Self {
+        Self { id: row.space, bytes: row.size_bytes, limit: None, align: 64, index: Some(row.index) }
+    }
+}
+
+#[pymethods]
+impl Arena {
+    #[new]
+    #[pyo3(signature = (space, bytes, *, limit=None, align=64))]
+    fn new(space: &Bound<'_, PyAny>, bytes: usize, limit: Option<usize>, align: usize) -> PyResult<Self> {
+        if !align.is_power_of_two() {
+            return Err(PyValueError::new_err(format!("align is a power of two, got {align}")));
+        }
+        let (id, space_limit) = space_of(space)?;
+        Ok(Self { id, bytes, limit: limit.or(space_limit), align, index: None })
+    }
+
+    /// The space, as plans spell it.
+    #[getter]
+    fn space(&self) -> String {
+        self.id.to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Arena(space={}, bytes={})", self.id, self.bytes)
+    }
+}
+
+/// The space that an argument names, and its limit.
+fn space_of(space: &Bound<'_, PyAny>) -> PyResult<(SpaceId, Option<usize>)> {
+    if let Ok(host) = space.cast::<Host>() {
+        return Ok((SpaceId::HOST, host.get().limit));
+    }
+    if let Ok(pinned) = space.cast::<Pinned>() {
+        return Ok((SpaceId::PINNED, pinned.get().limit));
+    }
+    if let Ok(cuda) = space.cast::<Cuda>() {
+        return Ok((SpaceId::cuda(cuda.get().index), cuda.get().limit));
+    }
+    if let Ok(arena) = space.cast::<Arena>() {
+        return Ok((arena.get().id, arena.get().limit));
+    }
+    match space.extract::<String>() {
+        Ok(name) => parse(&name).map(|id| (id, None)),
+        Err(_) => Err(PyTypeError::new_err(format!(
+            "expected Host(), Pinned(), Cuda(0), an Arena or a name, got {}",
+            crate::input::type_name(space)
+        ))),
+    }
+}
+
+fn parse(name: &str) -> PyResult<SpaceId> {
+    name.parse().map_err(|reason| PyValueError::new_err(format!("{name:?} is no memory space: {reason}")))
+}
+
+/// Where methods take their memory from: one pool of arenas per space.
+///
+/// Args:
+///     host: Host(limit=…) or an Arena that is held ready; plain host memory unless given.
+///     cuda: Cuda(index, limit=…), or a list of them; every device that is there unless given.
+///     staging: "pageable" or "pinned" memory for copies to devices.
+///     share: "state" lets methods of a program share named state as their file plans it; "none" nothing.
+///     remap: spaces to use instead of those in plans, as {"cuda:0": "host"}.
+#[pyclass(frozen, weakref, name = "ArenaSet", module = "arenite")]
+pub(crate) struct ArenaSet {
+    pub(crate) handle: Arc<Handle>,
+}
+
+#[pymethods]
+impl ArenaSet {
+    #[new]
+    #[pyo3(signature = (host=None, cuda=None, staging="pageable", share="state", remap=None))]
+    fn new(
+        py: Python<'_>,
+        host: Option<&Bound<'_, PyAny>>,
+        cuda: Option<&Bound<'_, PyAny>>,
+        staging: &str,
+        share: &str,
+        remap: Option<BTreeMap<String, String>>,
+    ) -> PyResult<Self> {
+        let mut wanted: Vec<Bound<'_, PyAny>> = host.into_iter().cloned().collect();
+        if let Some(cuda) = cuda {
+            match cuda.try_iter() {
+                Ok(items) => wanted.extend(items.collect::<PyResult<Vec<_>>>()?),
+                Err(_) => wanted.push(cuda.clone()),
+            }
+        }
+        let share = match share {
+            "state" => Share::State,
+            "none" => Share::Nothing,
+            other => return Err(PyValueError::new_err(format!("share is 'state' or 'none', got {other:?}"))),
+        };
+        let mut builder = Set::machine();
+        match staging {
+            "pageable" => {}
+            "pinned" => {
+                if let Some(reason) = spaces::absence(SpaceId::PINNED) {
+                    return Err(missing(py, SpaceId::PINNED, &reason));
+                }
+            }
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "staging is 'pageable' or 'pinned', got {other:?}"
+                )));
+            }
+        }
+        let mut ready = Vec::new();
+        for space in &wanted {
+            let (id, limit) = space_of(space)?;
+            if let Some(reason) = spaces::absence(id) {
+                return Err(missing(py, id, &reason));
+            }
+            if let Some(limit) = limit {
+                builder = builder.limit(id, limit);
+            }
+            if let Ok(arena) = space.cast::<Arena>() {
+                builder = builder.keep(id, arena.get().bytes.max(256 << 20));
+                ready.push((id, arena.get().bytes));
+            }
+        }
+        for (from, to) in remap.unwrap_or_default() {
+            builder = builder.remap(parse(&from)?, parse(&to)?);
+        }
+        let set = builder.build();
+        for (id, bytes) in ready {
+            // Taken and given back, an arena keeps its memory for the next taker.
+            set.take(id, bytes, "held ready").map_err(|failure| {
+                error::new(py, Class::ArenaMemoryError, &failure.to_string(), Facts::default())
+            })?;
+        }
+        Ok(Self { handle: Handle::new(set, share) })
+    }
+
+    /// What each space of this set holds, and who.
+    fn report(&self) -> SetReport {
+        SetReport(self.handle.options.arenas.report())
+    }
+
+    /// Gives idle memory back to the spaces; says how many bytes.
+    fn trim(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.handle.options.arenas.trim())
+    }
+
+    /// Gives idle memory back and takes no more requests; loaded methods go on.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.handle.options.arenas.close());
+    }
+
+    /// The names of the spaces in this set.
+    #[getter]
+    fn spaces(&self) -> Vec<String> {
+        self.handle.options.arenas.present().map(|id| id.to_string()).collect()
+    }
+
+    fn __enter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> &'a Bound<'py, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyAny>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self) -> String {
+        format!("ArenaSet({})", self.spaces().join(", "))
+    }
+}
+
+fn missing(py: Python<'_>, id: SpaceId, reason: &str) -> PyErr {
+    let facts = Facts { code: 0x20, method: None, details: vec![("space", id.to_string())] };
+    error::new(py, Class::MemorySpaceError, &format!("{id} is not there: {reason}"), facts)
+}
+
+/// The set that an `arenas=` argument means: a set, a remapping, or nothing.
+pub(crate) fn handle_of(arenas: Option<&Bound<'_, PyAny>>) -> PyResult<Arc<Handle>> {
+    let Some(arenas) = arenas.filter(|arenas| !arenas.is_none()) else {
+        return Ok(Arc::clone(Handle::default_set()));
+    };
+    if let Ok(set) = arenas.cast::<ArenaSet>() {
+        return Ok(Arc::clone(&set.get().handle));
+    }
+    let remap: BTreeMap<String, String> = arenas.cast::<PyDict>().ok().map_or_else(
+        || {
+            let got = crate::input::type_name(arenas);
+            Err(PyTypeError::new_err(format!(
+                "arenas is an ArenaSet or a dict like {{'cuda:0': 'host'}}, got {got}"
+            )))
+        },
+        |dict| dict.extract(),
+    )?;
+    let mut builder = Set::machine();
+    for (from, to) in remap {
+        builder = builder.remap(parse(&from)?, parse(&to)?);
+    }
+    Ok(Handle::new(builder.build(), Share::default()))
+}
+
+/// What all arena sets of this process hold, by space.
+///
+/// Returns:
+///     {space: {"current_bytes", "peak_bytes", "limit", "live_arenas"}}; sums over sets, limit None where one
+///     has none.
+#[pyfunction]
+pub(crate) fn memory_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let mut sums: BTreeMap<String, (usize, usize, Option<usize>, usize)> = BTreeMap::new();
+    for handle in live() {
+        for space in handle.options.arenas.report().spaces {
+            let sum = sums.entry(space.id.to_string()).or_insert((0, 0, Some(0), 0));
+            sum.0 += space.current_bytes;
+            sum.1 += space.peak_bytes;
+            sum.2 = sum.2.zip(space.limit_bytes).map(|(a, b)| a.saturating_add(b));
+            sum.3 += space.live_arenas;
+        }
+    }
+    let stats = PyDict::new(py);
+    for (name, (current_bytes, peak_bytes, limit, live_arenas)) in sums {
+        let space = PyDict::new(py);
+        space.set_item("current_bytes", current_bytes)?;
+        space.set_item("peak_bytes", peak_bytes)?;
+        space.set_item("limit", limit)?;
+        space.set_item("live_arenas", live_arenas)?;
+        stats.set_item(name, space)?;
+    }
+    Ok(stats)
+}
+
+/// Starts every peak anew from what is taken now.
+#[pyfunction]
+pub(crate) fn reset_peak() {
+    for handle in live() {
+        handle.options.arenas.reset_peak();
+    }
+}
+
+fn live() -> Vec<Arc<Handle>> {
+    let _ = Handle::default_set();
+    SETS.lock().iter().filter_map(Weak::upgrade).collect()
+}

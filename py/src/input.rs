@@ -1,0 +1,271 @@
+//! Python objects as inputs: what each is, and what keeps it while a method reads it.
+//!
+//! ```text
+//!   ndarray ──C structure──► View ┐
+//!   __dlpack__ ──capsule──► Foreign ├─► Arg (keeps the object) ─► exec::Input
+//!   bool, int, float, str, None ────┘
+//! ```
+//!
+//! Deliberately absent: what a method expects. Its executor checks kinds, shapes and layouts; here only
+//! objects that are no input of any method are refused.
+
+use crate::dlpack::{self, Foreign};
+use crate::error::{self, Class, Facts, INVALID_ARGUMENT};
+use crate::ndarray::{self, Refused, View};
+use crate::tensor::Tensor;
+use arenite::SpaceId;
+use arenite::exec::{Input, TensorInput};
+use numpy::PyUntypedArray;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyIterator, PyList, PySequence, PyString, PyTuple};
+
+/// One input, with whatever keeps its elements in place.
+pub(crate) enum Arg<'py> {
+    /// `None`.
+    None,
+    /// `bool`.
+    Bool(bool),
+    /// `int`.
+    Int(i64),
+    /// `float`.
+    Double(f64),
+    /// `str`.
+    Text(Bound<'py, PyString>),
+    /// An array of NumPy, or a tensor of ours.
+    Array(View, #[expect(dead_code, reason = "keeps the elements in place")] Bound<'py, PyAny>),
+    /// A tensor of another framework.
+    Foreign(Foreign),
+}
+
+/// The inputs of one run.
+pub(crate) struct Args<'py> {
+    items: Vec<Arg<'py>>,
+    /// Whether a tensor of PyTorch is among them.
+    pub(crate) torch: bool,
+}
+
+/// What a method takes, for messages and for scalars of NumPy.
+pub(crate) trait Expectation {
+    /// The method's name.
+    fn method(&self) -> &str;
+    /// Whether input `index` is a tensor.
+    fn is_tensor(&self, index: usize) -> bool;
+    /// Input `index` in words.
+    fn describe(&self, index: usize) -> String;
+    /// How many inputs.
+    fn len(&self) -> usize;
+}
+
+impl<'py> Args<'py> {
+    /// Takes every item of `inputs`, a sequence.
+    ///
+    /// # Errors
+    /// `InputError` for what is no sequence, and for items that are no input of any method.
+    pub(crate) fn collect(inputs: &Bound<'py, PyAny>, expected: &impl Expectation) -> PyResult<Self> {
+        let mut args = Self { items: Vec::with_capacity(expected.len()), torch: false };
+        if let Ok(list) = inputs.cast_exact::<PyList>() {
+            for item in list {
+                args.push(item, expected)?;
+            }
+        } else if let Ok(tuple) = inputs.cast_exact::<PyTuple>() {
+            for item in tuple {
+                args.push(item, expected)?;
+            }
+        } else {
+            for item in sequence(inputs, expected)? {
+                args.push(item?, expected)?;
+            }
+        }
+        Ok(args)
+    }
+
+    fn push(&mut self, item: Bound<'py, PyAny>, expected: &impl Expectation) -> PyResult<()> {
+        let index = self.items.len();
+        let arg = take(item, index, expected, &mut self.torch)?;
+        self.items.push(arg);
+        Ok(())
+    }
+
+    /// Calls `run` with the inputs as a method takes them.
+    pub(crate) fn with<R>(&self, run: impl FnOnce(&[Input<'_>]) -> R) -> PyResult<R> {
+        const INLINE: usize = 8;
+        let mut inline = [Input::None; INLINE];
+        let mut spilled = Vec::new();
+        let inputs = match inline.get_mut(..self.items.len()) {
+            Some(inline) => inline,
+            None => {
+                spilled.resize(self.items.len(), Input::None);
+                &mut spilled[..]
+            }
+        };
+        for (input, arg) in inputs.iter_mut().zip(&self.items) {
+            *input = arg.as_input()?;
+        }
+        Ok(run(inputs))
+    }
+}
+
+impl Arg<'_> {
+    /// As a method takes it.
+    pub(crate) fn as_input(&self) -> PyResult<Input<'_>> {
+        Ok(match self {
+            Self::None => Input::None,
+            Self::Bool(value) => Input::Bool(*value),
+            Self::Int(value) => Input::Int(*value),
+            Self::Double(value) => Input::Double(*value),
+            Self::Text(text) => Input::Text(text.to_str()?),
+            Self::Array(view, _) => {
+                // SAFETY: the array is kept beside its view, so its elements stay valid and initialised; NumPy
+                // holds no lock on elements, so a caller who writes them during a run has a race of their own,
+                // as with any other C extension that reads arrays.
+                Input::Tensor(unsafe {
+                    TensorInput::new(
+                        view.address,
+                        view.dtype,
+                        &view.sizes,
+                        &view.strides_bytes,
+                        SpaceId::HOST,
+                    )
+                })
+            }
+            Self::Foreign(foreign) => {
+                // SAFETY: the producer keeps the elements valid until `foreign` is dropped.
+                Input::Tensor(unsafe {
+                    TensorInput::new(
+                        foreign.address,
+                        foreign.dtype,
+                        &foreign.sizes,
+                        &foreign.strides_bytes,
+                        foreign.space,
+                    )
+                })
+            }
+        })
+    }
+}
+
+/// An iterator over a sequence that is neither list nor tuple.
+#[cold]
+fn sequence<'py>(
+    inputs: &Bound<'py, PyAny>,
+    expected: &impl Expectation,
+) -> PyResult<Bound<'py, PyIterator>> {
+    let lone = inputs.is_instance_of::<PyString>()
+        || inputs.cast::<PyUntypedArray>().is_ok()
+        || inputs.cast::<PySequence>().is_err();
+    if !lone {
+        return inputs.try_iter();
+    }
+    let (method, count) = (expected.method(), expected.len());
+    let items = if count == 1 { "value" } else { "values" };
+    let text = format!(
+        "{method}: expected a list of {count} {items}, got {}. Write execute([x]), also for a single input",
+        type_name(inputs)
+    );
+    let facts = Facts { code: INVALID_ARGUMENT, method: Some(method), details: Vec::new() };
+    Err(error::new(inputs.py(), Class::InputError, &text, facts))
+}
+
+/// The class of `object`, as Python prints it; `None` for `None`.
+pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
+    if object.is_none() {
+        return "None".into();
+    }
+    object.get_type().name().map_or_else(|_| "an object".into(), |name| name.to_string())
+}
+
+/// What `item` is.
+fn take<'py>(
+    item: Bound<'py, PyAny>,
+    index: usize,
+    expected: &impl Expectation,
+    torch: &mut bool,
+) -> PyResult<Arg<'py>> {
+    if let Ok(array) = item.cast::<PyUntypedArray>() {
+        return match ndarray::view(array) {
+            Ok(view) => Ok(Arg::Array(view, item)),
+            Err(refused) => Err(refuse_array(&item, refused, index, expected)),
+        };
+    }
+    if ndarray::is_scalar(&item) && expected.is_tensor(index) {
+        // A scalar of NumPy is a tensor without dimensions where a tensor is taken, else a number.
+        return take(item.call_method0("__array__")?, index, expected, torch);
+    }
+    if item.is_none() {
+        return Ok(Arg::None);
+    }
+    if let Ok(value) = item.cast::<PyBool>() {
+        return Ok(Arg::Bool(value.is_true()));
+    }
+    if item.is_instance_of::<PyInt>() {
+        let value = item.extract::<i64>();
+        return value.map(Arg::Int).map_err(|_| refuse(&item, "an int beyond 64 bits", index, expected));
+    }
+    if let Ok(value) = item.cast::<PyFloat>() {
+        return Ok(Arg::Double(value.value()));
+    }
+    if let Ok(text) = item.cast::<PyString>() {
+        return Ok(Arg::Text(text.clone()));
+    }
+    if let Ok(tensor) = item.cast::<Tensor>() {
+        return tensor.get().as_arg(item.py(), &item);
+    }
+    if ndarray::is_scalar(&item) {
+        return take(item.call_method0("item")?, index, expected, torch);
+    }
+    exchange(&item, index, expected, torch)
+}
+
+/// A tensor of another framework, through DLPack.
+fn exchange<'py>(
+    item: &Bound<'py, PyAny>,
+    index: usize,
+    expected: &impl Expectation,
+    torch: &mut bool,
+) -> PyResult<Arg<'py>> {
+    if !item.hasattr("__dlpack__")? {
+        return Err(refuse(item, &type_name(item), index, expected));
+    }
+    let tensor = if crate::torch::is_tensor(item) {
+        *torch = true;
+        // A gradient's history is no part of a value; `__dlpack__` would refuse it.
+        item.call_method0("detach")?
+    } else {
+        item.clone()
+    };
+    dlpack::take(&tensor).map(Arg::Foreign).map_err(|reason| {
+        let got = format!("{}, which DLPack cannot pass on ({})", type_name(item), reason.value(item.py()));
+        let error = refuse(item, &got, index, expected);
+        error.set_cause(item.py(), Some(reason));
+        error
+    })
+}
+
+#[cold]
+fn refuse(item: &Bound<'_, PyAny>, got: &str, index: usize, expected: &impl Expectation) -> PyErr {
+    let problem = format!(
+        "expected {}, got {got}. Pass a NumPy array, a tensor that has __dlpack__, or a Python scalar",
+        expected.describe(index)
+    );
+    error::input(item.py(), expected.method(), index, &problem)
+}
+
+#[cold]
+fn refuse_array(
+    array: &Bound<'_, PyAny>,
+    refused: Refused,
+    index: usize,
+    expected: &impl Expectation,
+) -> PyErr {
+    let dtype = array.getattr("dtype").map_or_else(|_| "?".into(), |dtype| dtype.to_string());
+    let (got, advice) = match refused {
+        Refused::ByteOrder => (
+            format!("an array in the byte order of another machine ({dtype})"),
+            "Convert it: x.astype(x.dtype.newbyteorder('='))",
+        ),
+        Refused::Kind => (format!("an array of {dtype}"), "Convert it: x.astype(numpy.float32)"),
+        Refused::Rank => ("an array of more than 16 dimensions".into(), "Reshape it"),
+    };
+    let problem = format!("expected {}, got {got}. {advice}", expected.describe(index));
+    error::input(array.py(), expected.method(), index, &problem)
+}

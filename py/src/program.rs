@@ -1,0 +1,379 @@
+//! `Program`: a file, opened and checked, whose methods can be loaded.
+//!
+//! Deliberately absent: memory for methods. A program holds its file; a method its arenas.
+
+use crate::arenas::{self, Handle};
+use crate::error::{self, Class, Facts};
+use crate::inspect;
+use crate::meta::MethodMeta;
+use crate::method::Method;
+use crate::report::MemoryReport;
+use crate::spaces;
+use arenite::exec::{self, Loader};
+use arenite::program::{MethodPlan, Program as File, ProgramOptions};
+use parking_lot::Mutex;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{
+    PyByteArray, PyBytes, PyDict, PyMemoryView, PySet, PyString, PyWeakrefMethods, PyWeakrefReference,
+};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A program: ``load_method("forward")`` makes a method that runs.
+///
+/// Methods keep what they need of the file; a program may be closed or dropped while they run.
+#[pyclass(frozen, weakref, name = "Program", module = "arenite")]
+pub(crate) struct Program {
+    opened: Mutex<Option<Opened>>,
+}
+
+/// What an open program holds. The lock around it is held for look-ups only, never while Python code runs.
+struct Opened {
+    file: Arc<File>,
+    /// One loader per arena set: it holds the state that methods share.
+    loaders: Vec<(Arc<Handle>, Arc<Loader>)>,
+    /// Methods of the default set, while they live.
+    methods: Vec<(String, Py<PyWeakrefReference>)>,
+}
+
+/// Where a program or data file comes from.
+enum Source<'py> {
+    Path(PathBuf),
+    Bytes(Bound<'py, PyBytes>),
+}
+
+/// Opens a program.
+///
+/// # Errors
+/// `TypeError` for what is no path, bytes or file; else as the crate says.
+pub(crate) fn open(
+    data: &Bound<'_, PyAny>,
+    data_path: Option<&Bound<'_, PyAny>>,
+    mmap: bool,
+) -> PyResult<Program> {
+    let py = data.py();
+    let source = source(data, "data")?;
+    let mut extra = Vec::new();
+    if let Some(data_path) = data_path.filter(|data_path| !data_path.is_none()) {
+        let single = data_path.is_instance_of::<PyString>()
+            || data_path.is_instance_of::<PyBytes>()
+            || data_path.hasattr("__fspath__")?
+            || data_path.hasattr("read")?;
+        if single {
+            extra.push(self::source(data_path, "data_path")?);
+        } else {
+            let items = data_path.try_iter().map_err(|_| wrong_type(data_path, "data_path"))?;
+            for item in items {
+                extra.push(self::source(&item?, "data_path")?);
+            }
+        }
+    }
+    let mut options = ProgramOptions::new().with_mmap(mmap);
+    for source in &extra {
+        options = match source {
+            Source::Path(path) => options.with_data_file(path),
+            Source::Bytes(bytes) => options.with_data_bytes(bytes.as_bytes()),
+        };
+    }
+    let opened = match &source {
+        Source::Path(path) => py.detach(|| File::open(path, &options)),
+        Source::Bytes(bytes) => {
+            let bytes = bytes.as_bytes();
+            py.detach(|| File::from_bytes(bytes, &options))
+        }
+    };
+    let file = Arc::new(opened.map_err(|failure| error::program(py, failure))?);
+    Ok(Program { opened: Mutex::new(Some(Opened { file, loaders: Vec::new(), methods: Vec::new() })) })
+}
+
+fn source<'py>(data: &Bound<'py, PyAny>, argument: &str) -> PyResult<Source<'py>> {
+    let py = data.py();
+    if let Ok(bytes) = data.cast::<PyBytes>() {
+        return Ok(Source::Bytes(bytes.clone()));
+    }
+    if data.is_instance_of::<PyString>() || data.hasattr("__fspath__")? {
+        return Ok(Source::Path(data.extract()?));
+    }
+    if data.hasattr("read")? {
+        let bytes = data.call_method0("read")?;
+        let text =
+            || PyTypeError::new_err(format!("{argument}: the file gives text; open it with mode 'rb'"));
+        return bytes.cast_into::<PyBytes>().map(Source::Bytes).map_err(|_| text());
+    }
+    if data.is_instance_of::<PyByteArray>() || data.is_instance_of::<PyMemoryView>() {
+        let copy = py.get_type::<PyBytes>().call1((data,))?;
+        return Ok(Source::Bytes(copy.cast_into::<PyBytes>()?));
+    }
+    Err(wrong_type(data, argument))
+}
+
+fn wrong_type(data: &Bound<'_, PyAny>, argument: &str) -> PyErr {
+    let got = crate::input::type_name(data);
+    PyTypeError::new_err(format!("{argument}: expected a path, bytes or a binary file, got {got}"))
+}
+
+impl Program {
+    fn file(&self, py: Python<'_>) -> PyResult<Arc<File>> {
+        let file = self.opened.lock().as_ref().map(|opened| Arc::clone(&opened.file));
+        file.ok_or_else(|| {
+            error::new(py, Class::Busy, "the program is closed", Facts { code: 2, ..Facts::default() })
+        })
+    }
+
+    /// The only method, or the one named forward.
+    pub(crate) fn default_method(&self, py: Python<'_>) -> PyResult<String> {
+        let file = self.file(py)?;
+        match file.methods() {
+            [only] => Ok(only.name.to_string()),
+            methods if methods.iter().any(|method| &*method.name == "forward") => Ok("forward".into()),
+            methods => {
+                let names: Vec<&str> = methods.iter().map(|method| &*method.name).collect();
+                let text = format!("no method named; the program has {}", names.join(", "));
+                Err(error::new(py, Class::MethodNotFound, &text, Facts { code: 0x12, ..Facts::default() }))
+            }
+        }
+    }
+
+    /// Loads a method, or gives the one that is loaded.
+    pub(crate) fn load<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        arenas: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, Method>> {
+        let handle = arenas::handle_of(arenas)?;
+        let is_default = Arc::ptr_eq(&handle, Handle::default_set());
+        if is_default && let Some(loaded) = self.cached(py, name) {
+            return Ok(loaded);
+        }
+        let loader = self.loader(py, &handle)?;
+        let loaded = py.detach(|| loader.load(name)).map_err(|failure| error::load(py, failure))?;
+        let method = Bound::new(py, Method::new(loaded, loader, handle))?;
+        if !is_default {
+            return Ok(method);
+        }
+        // Another thread may have loaded it meanwhile; the first one counts.
+        if let Some(loaded) = self.cached(py, name) {
+            return Ok(loaded);
+        }
+        let weak = PyWeakrefReference::new(&method)?.unbind();
+        if let Some(opened) = self.opened.lock().as_mut() {
+            opened.methods.retain(|(known, _)| known != name);
+            opened.methods.push((name.to_owned(), weak));
+        }
+        Ok(method)
+    }
+
+    fn cached<'py>(&self, py: Python<'py>, name: &str) -> Option<Bound<'py, Method>> {
+        let weak = {
+            let opened = self.opened.lock();
+            let (_, weak) = opened.as_ref()?.methods.iter().find(|(known, _)| known == name)?;
+            weak.clone_ref(py)
+        };
+        weak.bind(py).upgrade_as::<Method>().ok()?
+    }
+
+    fn loader(&self, py: Python<'_>, handle: &Arc<Handle>) -> PyResult<Arc<Loader>> {
+        let file = self.file(py)?;
+        let mut opened = self.opened.lock();
+        let loaders = &mut opened
+            .get_or_insert_with(|| Opened {
+                file: Arc::clone(&file),
+                loaders: Vec::new(),
+                methods: Vec::new(),
+            })
+            .loaders;
+        if let Some((_, loader)) = loaders.iter().find(|(known, _)| Arc::ptr_eq(known, handle)) {
+            return Ok(Arc::clone(loader));
+        }
+        let loader = Arc::new(Loader::new(file, handle.options.clone()));
+        loaders.push((Arc::clone(handle), Arc::clone(&loader)));
+        Ok(loader)
+    }
+}
+
+fn names(file: &File, name: Option<&str>, py: Python<'_>) -> PyResult<Vec<usize>> {
+    let Some(name) = name else { return Ok((0..file.methods().len()).collect()) };
+    position(file, name, py).map(|index| vec![index])
+}
+
+fn position(file: &File, name: &str, py: Python<'_>) -> PyResult<usize> {
+    match file.methods().iter().position(|method| &*method.name == name) {
+        Some(index) => Ok(index),
+        None => match file.method(name) {
+            Err(failure) => Err(error::program(py, failure)),
+            Ok(_) => Ok(0),
+        },
+    }
+}
+
+#[pymethods]
+impl Program {
+    /// The names of the methods.
+    #[getter]
+    fn method_names<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PySet>> {
+        let file = self.file(py)?;
+        PySet::new(py, file.methods().iter().map(|method| &*method.name))
+    }
+
+    /// Loads a method: checks its plan, and takes its memory from an arena set.
+    ///
+    /// The same object is given as long as it lives, unless ``arenas`` names a set.
+    ///
+    /// Args:
+    ///     name: the method.
+    ///     arenas: an ArenaSet, or spaces to use instead of those in the plan, as {"cuda:0": "host"}.
+    ///
+    /// Raises:
+    ///     MethodNotFound, MissingOperators, UnsupportedDelegate, MemorySpaceError, ArenaMemoryError,
+    ///     PlanError, ExternalDataError. Nothing is held then.
+    #[pyo3(signature = (name, *, arenas=None))]
+    fn load_method<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        arenas: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, Method>> {
+        self.load(py, name, arenas)
+    }
+
+    /// What the file says of a method; no memory is claimed.
+    fn metadata(&self, name: &str, py: Python<'_>) -> PyResult<MethodMeta> {
+        let file = self.file(py)?;
+        let index = position(&file, name, py)?;
+        Ok(MethodMeta::new(file, index))
+    }
+
+    /// What a method, or every method, would hold; no memory is claimed.
+    #[pyo3(signature = (name=None))]
+    fn memory_report(&self, py: Python<'_>, name: Option<&str>) -> PyResult<MemoryReport> {
+        let file = self.file(py)?;
+        let options = &Handle::default_set().options;
+        let mut reports = Vec::new();
+        for index in names(&file, name, py)? {
+            let report = exec::MemoryReport::of_plan(&file, &file.methods()[index].name, options);
+            reports.push(report.map_err(|failure| error::load(py, failure))?);
+        }
+        Ok(match name {
+            Some(_) => MemoryReport::new(reports.remove(0)),
+            None => MemoryReport::of_program(reports),
+        })
+    }
+
+    /// What a method, or any method, needs and this machine lacks; falsy where nothing.
+    #[pyo3(signature = (name=None))]
+    fn missing(&self, py: Python<'_>, name: Option<&str>) -> PyResult<Missing> {
+        let file = self.file(py)?;
+        let mut missing = Missing::default();
+        for index in names(&file, name, py)? {
+            missing.add(&file.methods()[index]);
+        }
+        Ok(missing)
+    }
+
+    /// Every fact of the file as a dict; `arenite inspect --json` prints it.
+    #[pyo3(signature = (name=None, *, tensors=false))]
+    fn inspect<'py>(
+        &self,
+        py: Python<'py>,
+        name: Option<&str>,
+        tensors: bool,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let file = self.file(py)?;
+        let indices = names(&file, name, py)?;
+        let facts = inspect::program(py, &file, &indices, tensors)?;
+        facts.set_item("missing", self.missing(py, name)?.to_dict(py)?)?;
+        Ok(facts)
+    }
+
+    /// Gives the file up. Loaded methods go on.
+    fn close(&self) {
+        let opened = self.opened.lock().take();
+        drop(opened);
+    }
+
+    fn __enter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> &'a Bound<'py, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, _error: &Bound<'_, PyAny>) {
+        self.close();
+    }
+
+    fn __repr__(&self) -> String {
+        match &*self.opened.lock() {
+            Some(opened) => format!("Program({})", opened.file.label()),
+            None => "Program(closed)".into(),
+        }
+    }
+}
+
+/// What a program needs and this machine lacks: falsy where nothing.
+#[pyclass(frozen, name = "Missing", module = "arenite", get_all)]
+#[derive(Default)]
+pub(crate) struct Missing {
+    /// Operators without a kernel.
+    operators: Vec<String>,
+    /// Delegates that are not registered or cannot run here.
+    delegates: Vec<String>,
+    /// Memory spaces that are not there.
+    spaces: Vec<String>,
+    /// Keys of data files that were not given.
+    data: Vec<String>,
+}
+
+impl Missing {
+    fn add(&mut self, plan: &MethodPlan) {
+        let options = &Handle::default_set().options;
+        let add = |list: &mut Vec<String>, name: &str| {
+            if !list.iter().any(|known| known == name) {
+                list.push(name.to_owned());
+            }
+        };
+        for name in plan.operator_names() {
+            if options.kernels.get(name).is_none() {
+                add(&mut self.operators, name);
+            }
+        }
+        for delegate in &plan.delegates {
+            let known = options.delegates.get(&delegate.id);
+            if known.is_none_or(|known| known.absence().is_some()) {
+                add(&mut self.delegates, &delegate.id);
+            }
+        }
+        for (_, buffer) in plan.planned_buffers() {
+            if spaces::absence(buffer.space).is_some() {
+                add(&mut self.spaces, &buffer.space.to_string());
+            }
+        }
+        for key in plan.missing_data() {
+            add(&mut self.data, key);
+        }
+    }
+}
+
+#[pymethods]
+impl Missing {
+    fn __bool__(&self) -> bool {
+        [&self.operators, &self.delegates, &self.spaces, &self.data].iter().any(|list| !list.is_empty())
+    }
+
+    /// The four lists by name.
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        dict.set_item("operators", &self.operators)?;
+        dict.set_item("delegates", &self.delegates)?;
+        dict.set_item("spaces", &self.spaces)?;
+        dict.set_item("data", &self.data)?;
+        Ok(dict)
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "Missing(operators={:?}, delegates={:?}, spaces={:?}, data={:?})",
+            self.operators, self.delegates, self.spaces, self.data
+        )
+    }
+}

@@ -1,0 +1,244 @@
+//! `Tensor`: an output that NumPy has no kind for, a state, or a borrowed output.
+//!
+//! Owned tensors share their bytes (`numpy()` and `__dlpack__` copy nothing). State and borrowed outputs lie
+//! in their method's arenas, which later runs write: they are copied on every use.
+//!
+//! Deliberately absent: arithmetic. A tensor is a way to NumPy, PyTorch and others.
+
+use crate::dlpack::{self, Offer};
+use crate::error::{self, Class, Facts};
+use crate::input::Arg;
+use crate::memory::Memory;
+use crate::method::Method;
+use crate::ndarray::{self, View};
+use arenite::SpaceId;
+use arenite::tensor::shape::{contiguous_order, display_sizes, strides};
+use arenite::tensor::{DType, Dims};
+use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+/// A tensor: element kind, sizes, and bytes in a memory space.
+///
+/// NumPy reads it with ``numpy.asarray(t)`` or ``t.numpy()``, other frameworks through ``__dlpack__``.
+#[pyclass(frozen, name = "Tensor", module = "arenite")]
+pub(crate) struct Tensor {
+    dtype: DType,
+    sizes: Dims,
+    space: SpaceId,
+    bytes: Bytes,
+}
+
+enum Bytes {
+    /// Our own, row-major.
+    Owned(Memory),
+    /// A state of a method.
+    State { method: Py<Method>, name: String },
+    /// An output of a method, good until its next run.
+    Output { method: Py<Method>, index: usize, run: u64 },
+}
+
+impl Tensor {
+    /// A row-major tensor over bytes of its own.
+    pub(crate) fn owned(dtype: DType, sizes: Dims, memory: Memory) -> Self {
+        Self { dtype, sizes, space: SpaceId::HOST, bytes: Bytes::Owned(memory) }
+    }
+
+    /// A view of a state.
+    pub(crate) fn state(method: Py<Method>, name: &str, dtype: DType, sizes: Dims, space: SpaceId) -> Self {
+        Self { dtype, sizes, space, bytes: Bytes::State { method, name: name.to_owned() } }
+    }
+
+    /// A view of an output of the run numbered `run`.
+    pub(crate) fn borrowed(
+        method: Py<Method>,
+        (index, run): (usize, u64),
+        dtype: DType,
+        sizes: Dims,
+        space: SpaceId,
+    ) -> Self {
+        Self { dtype, sizes, space, bytes: Bytes::Output { method, index, run } }
+    }
+
+    /// The bytes, row-major on the host: shared where they are ours, else a copy of what is there now.
+    fn memory(&self, py: Python<'_>) -> PyResult<Memory> {
+        match &self.bytes {
+            Bytes::Owned(memory) => Ok(memory.clone()),
+            Bytes::State { method, name } => method.get().copy_state(py, name, self.nbytes()),
+            Bytes::Output { method, index, run } => {
+                method.get().copy_output(py, (*index, *run), self.nbytes())
+            }
+        }
+    }
+
+    fn is_owned(&self) -> bool {
+        matches!(self.bytes, Bytes::Owned(_))
+    }
+
+    /// As an input of a method; bytes that are not ours are copied first, so that a method can read its own state.
+    pub(crate) fn as_arg<'py>(&self, py: Python<'py>, own: &Bound<'py, PyAny>) -> PyResult<Arg<'py>> {
+        if !self.is_owned() {
+            let copy = Self::owned(self.dtype, self.sizes, self.memory(py)?);
+            let copy = Bound::new(py, copy)?;
+            return copy.get().as_arg(py, copy.as_any());
+        }
+        let memory = self.memory(py)?;
+        let width = self.dtype.size_bytes();
+        let mut strides_bytes = Dims::empty();
+        for &stride in self.row_major_strides().iter() {
+            let _ = strides_bytes.push((stride * width).cast_signed());
+        }
+        let view = View {
+            address: memory.address(),
+            dtype: self.dtype,
+            sizes: self.sizes,
+            strides_bytes,
+            row_major: true,
+            writable: true,
+        };
+        Ok(Arg::Array(view, own.clone()))
+    }
+
+    fn row_major_strides(&self) -> Dims {
+        contiguous_order(self.sizes.len()).map_or_else(Dims::empty, |order| strides(&self.sizes, &order))
+    }
+
+    fn to_numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let memory = self.memory(py)?;
+        let bits = match self.dtype.size_bytes() {
+            1 => DType::UInt8,
+            2 => DType::UInt16,
+            4 => DType::UInt32,
+            8 => DType::UInt64,
+            _ => DType::Complex128,
+        };
+        let number = ndarray::number(py, self.dtype).or_else(|| ndarray::number(py, bits)).unwrap_or(2);
+        let (sizes, address) = (self.sizes, memory.address());
+        let owner = Bound::new(py, Self::owned(self.dtype, sizes, memory))?;
+        // SAFETY: `owner` keeps the memory, which is aligned for every kind and held by no Rust reference.
+        unsafe { ndarray::over(owner.as_any(), number, &sizes, address) }
+    }
+}
+
+#[pymethods]
+impl Tensor {
+    /// The sizes, in elements.
+    #[getter]
+    pub(crate) fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.sizes.iter())
+    }
+
+    /// The element kind, as NumPy or ml_dtypes spells it.
+    #[getter]
+    fn dtype(&self) -> &'static str {
+        self.dtype.name()
+    }
+
+    /// The memory space, such as ``host`` or ``cuda:0``.
+    #[getter]
+    fn space(&self) -> String {
+        self.space.to_string()
+    }
+
+    /// Elements from one to the next in each dimension.
+    #[getter]
+    fn strides<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.row_major_strides().iter())
+    }
+
+    /// The bytes of all elements.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.sizes.iter().product::<usize>() * self.dtype.size_bytes()
+    }
+
+    /// As a NumPy array: over the same bytes where they are the tensor's own, else a copy.
+    ///
+    /// Kinds that NumPy lacks come in the dtypes of ml_dtypes, or as unsigned integers where it is absent.
+    fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.to_numpy(py)
+    }
+
+    /// What ``numpy.asarray`` calls.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if copy == Some(false) && !self.is_owned() {
+            return Err(PyValueError::new_err("state and borrowed outputs can only be copied"));
+        }
+        let array = self.to_numpy(py)?;
+        match dtype {
+            Some(dtype) if !array.getattr("dtype")?.eq(&dtype)? => {
+                if copy == Some(false) {
+                    return Err(PyValueError::new_err("another dtype needs a copy"));
+                }
+                array.call_method1("astype", (dtype,))
+            }
+            _ if copy == Some(true) && self.is_owned() => array.call_method0("copy"),
+            _ => Ok(array),
+        }
+    }
+
+    /// The tensor as a DLPack capsule.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<Bound<'py, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        drop(stream); // Host memory is ready at once.
+        if dl_device.is_some_and(|device| device != dlpack::device_pair(SpaceId::HOST)) {
+            return Err(PyBufferError::new_err("this tensor can be given on the host only"));
+        }
+        if copy == Some(false) && !self.is_owned() {
+            return Err(PyBufferError::new_err("state and borrowed outputs can only be copied"));
+        }
+        let mut memory = self.memory(py)?;
+        if copy == Some(true) && self.is_owned() {
+            memory = memory.duplicate();
+        }
+        let offer = Offer {
+            address: memory.address(),
+            dtype: self.dtype,
+            sizes: &self.sizes,
+            strides: &self.row_major_strides(),
+            space: SpaceId::HOST,
+            copied: copy == Some(true) || !self.is_owned(),
+            keep: Box::new(memory),
+        };
+        dlpack::give(py, offer, max_version.is_some_and(|(major, _)| major >= 1))
+    }
+
+    /// DLPack's pair of device kind and index. Tensors are given on the host.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        dlpack::device_pair(SpaceId::HOST)
+    }
+
+    /// A copy in another memory space, named like ``host``.
+    fn copy_to(&self, py: Python<'_>, space: &str) -> PyResult<Self> {
+        if space != "host" {
+            let text =
+                format!("a tensor cannot be copied to {space}; pass it to a method that takes it there");
+            return Err(error::new(py, Class::MemorySpaceError, &text, Facts::default()));
+        }
+        let memory = self.memory(py)?;
+        let memory = if self.is_owned() { memory.duplicate() } else { memory };
+        Ok(Self::owned(self.dtype, self.sizes, memory))
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        let none = || pyo3::exceptions::PyTypeError::new_err("a tensor without dimensions has no length");
+        self.sizes.first().copied().ok_or_else(none)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Tensor(shape={}, dtype={}, space={})", display_sizes(&self.sizes), self.dtype, self.space)
+    }
+}

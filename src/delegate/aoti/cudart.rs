@@ -1,0 +1,169 @@
+//! The twelve functions of the CUDA runtime that compiled code calls, over the driver.
+//!
+//! Bound into the code by address, they make the runtime library unnecessary: neither its version nor where
+//! it is installed matters, and no other library's allocations are touched. Deliberately absent: the rest.
+//!
+//! # Source
+//! `cuda_runtime_api.h`, CUDA 12 and 13: numbers of errors are those of the driver.
+
+use super::elf::Object;
+use super::fatbin::{Target, targets};
+use super::run::with_run;
+use crate::delegate::DelegateError;
+use crate::space::cuda::Device;
+use crate::space::cuda::driver::{Driver, Failure, done, driver};
+use core::ffi::{c_char, c_int, c_void};
+use cudarc::driver::sys::CUevent;
+use std::ffi::CStr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The runtime's number for "no device".
+const NO_DEVICE: c_int = 100;
+
+/// Calls the driver; gives the runtime's number.
+fn call(body: impl FnOnce(&'static Driver) -> Result<(), Failure>) -> c_int {
+    let called = catch_unwind(AssertUnwindSafe(|| driver().map(body)));
+    match called {
+        Ok(Ok(Ok(()))) => 0,
+        Ok(Ok(Err(failure))) => c_int::try_from(failure.0).unwrap_or(999),
+        Ok(Err(_)) | Err(_) => NO_DEVICE,
+    }
+}
+
+unsafe extern "C" fn get_device(out: *mut c_int) -> c_int {
+    let index = with_run(|run| Ok(run.backend.device().1)).unwrap_or(0);
+    // SAFETY: the C interface: a place for the result.
+    unsafe { out.write(index.max(0)) };
+    0
+}
+
+unsafe extern "C" fn set_device(index: c_int) -> c_int {
+    // The caller of compiled code made the device current for this thread, and restores what was before.
+    let opened = u16::try_from(index).ok().and_then(|index| Device::open(index).ok());
+    if opened.is_some() { 0 } else { 101 }
+}
+
+unsafe extern "C" fn malloc(out: *mut *mut c_void, size_bytes: usize) -> c_int {
+    call(|driver| {
+        let mut address = 0;
+        // SAFETY: a place for the result; the context is current around compiled code.
+        done(unsafe { (driver.alloc)(&raw mut address, size_bytes.max(1)) })?;
+        let address = core::ptr::without_provenance_mut(usize::try_from(address).unwrap_or(0));
+        // SAFETY: the C interface: a place for the result.
+        unsafe { out.write(address) };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn free(address: *mut c_void) -> c_int {
+    if address.is_null() {
+        return 0;
+    }
+    // SAFETY: the C interface: it came from `malloc`.
+    call(|driver| done(unsafe { (driver.free)(address.addr() as u64) }))
+}
+
+unsafe extern "C" fn memcpy(
+    target: *mut c_void,
+    source: *const c_void,
+    size_bytes: usize,
+    _kind: c_int,
+) -> c_int {
+    // SAFETY: the C interface: valid ranges; the driver finds out where they are.
+    call(|driver| done(unsafe { (driver.copy_now)(target.addr() as u64, source.addr() as u64, size_bytes) }))
+}
+
+unsafe extern "C" fn event_create(out: *mut CUevent) -> c_int {
+    // SAFETY: the C interface: a place for the result.
+    call(|driver| done(unsafe { (driver.event_create)(out, 0) }))
+}
+
+unsafe extern "C" fn event_destroy(event: CUevent) -> c_int {
+    // SAFETY: the C interface: a live event.
+    call(|driver| done(unsafe { (driver.event_destroy)(event) }))
+}
+
+unsafe extern "C" fn event_query(event: CUevent) -> c_int {
+    // SAFETY: the C interface: a live event.
+    call(|driver| done(unsafe { (driver.event_query)(event) }))
+}
+
+unsafe extern "C" fn event_record(event: CUevent, stream: *mut c_void) -> c_int {
+    // SAFETY: the C interface: a live event and a live stream.
+    call(|driver| done(unsafe { (driver.event_record)(event, stream.cast()) }))
+}
+
+unsafe extern "C" fn event_synchronize(event: CUevent) -> c_int {
+    // SAFETY: the C interface: a live event.
+    call(|driver| done(unsafe { (driver.event_synchronize)(event) }))
+}
+
+extern "C" fn get_last_error() -> c_int {
+    0
+}
+
+extern "C" fn get_error_string(code: c_int) -> *const c_char {
+    let unknown: &CStr = c"CUDA error";
+    if code == 0 {
+        return c"no error".as_ptr();
+    }
+    let Ok(driver) = driver() else { return unknown.as_ptr() };
+    let mut text = core::ptr::null();
+    // SAFETY: a place for the result; any number may be asked for.
+    unsafe { (driver.error_text)(code.unsigned_abs(), &raw mut text) };
+    if text.is_null() { unknown.as_ptr() } else { text }
+}
+
+/// The address of the function of this name.
+pub(super) fn address(name: &str) -> Option<u64> {
+    let pointer: *const c_void = match name {
+        "cudaGetDevice" => get_device as *const c_void,
+        "cudaSetDevice" => set_device as *const c_void,
+        "cudaMalloc" => malloc as *const c_void,
+        "cudaFree" => free as *const c_void,
+        "cudaMemcpy" => memcpy as *const c_void,
+        "cudaEventCreate" => event_create as *const c_void,
+        "cudaEventDestroy" => event_destroy as *const c_void,
+        "cudaEventQuery" => event_query as *const c_void,
+        "cudaEventRecord" => event_record as *const c_void,
+        "cudaEventSynchronize" => event_synchronize as *const c_void,
+        "cudaGetLastError" => get_last_error as *const c_void,
+        "cudaGetErrorString" => get_error_string as *const c_void,
+        _ => return None,
+    };
+    Some(pointer.addr() as u64)
+}
+
+/// Refuses code none of whose kernels can run on this GPU.
+pub(super) fn check_targets(object: &Object, capability: u32) -> Result<(), DelegateError> {
+    let mut found = Vec::new();
+    for (name, bytes) in object.defined() {
+        if name.starts_with("__") && name.ends_with("_start") {
+            found.extend(targets(bytes));
+        }
+    }
+    // Machine code runs on its own major version from its own minor one on; portable code on anything newer.
+    // Code for an architecture's special instructions is stricter, and then the driver says so.
+    let runs = |target: &Target| match *target {
+        Target::Binary(arch) => arch / 10 == capability / 10 && arch <= capability,
+        Target::Portable(arch) => arch <= capability,
+    };
+    if found.is_empty() || found.iter().any(runs) {
+        return Ok(());
+    }
+    let mut names: Vec<u32> = found
+        .iter()
+        .map(|target| match *target {
+            Target::Binary(arch) | Target::Portable(arch) => arch,
+        })
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let names: Vec<String> = names.iter().map(|arch| format!("sm_{arch}")).collect();
+    Err(DelegateError::Incompatible {
+        reason: format!(
+            "compiled for {}, this GPU is sm_{capability}; export the program again for it",
+            names.join(", ")
+        ),
+    })
+}

@@ -1,0 +1,256 @@
+//! Compiled code, loaded: checked, edited, opened once per process, kept for good.
+//!
+//! ```text
+//!   bytes ─► SHA-256 ─► rule ─► seen before? ─► check, edit, bind shims ─► sealed memory file ─► dlopen(NOW, LOCAL)
+//! ```
+//!
+//! Opening a library runs its initialisers, so the digest and the caller's rule are checked first. A library
+//! is never closed: its objects may register themselves with the C library, and closing gains 2 MB at most.
+//! Deliberately absent: a name that is ever used twice. The dynamic linker finds open libraries by name, so
+//! the file descriptor in a name stays open for good too.
+
+use super::elf::Object;
+use super::payload::hex;
+use super::shims;
+use crate::delegate::{DelegateError, NativeCode};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr::NonNull;
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::io::Write;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+
+/// The most bytes of code that are loaded.
+const CODE_BYTES_MAX: usize = 1 << 30;
+
+static LOADED: Mutex<Option<HashMap<[u8; 32], &'static Library>>> = Mutex::new(None);
+
+/// A loaded library and the functions of its interface that are used here.
+#[derive(Debug)]
+pub(super) struct Library {
+    handle: NonNull<c_void>,
+}
+
+// SAFETY: a handle of the dynamic linker may be used from any thread; it is never closed.
+unsafe impl Send for Library {}
+// SAFETY: as above.
+unsafe impl Sync for Library {}
+
+/// What finds a function of this process for compiled code, after the shims.
+pub(super) type Resolve<'a> = &'a dyn Fn(&str) -> Option<u64>;
+
+/// What a caller knows of code before it is loaded.
+pub(super) struct Code<'a> {
+    /// The bytes.
+    pub(super) bytes: &'a [u8],
+    /// The digest that the program states.
+    pub(super) digest: Option<[u8; 32]>,
+    /// Which code may run.
+    pub(super) rule: &'a NativeCode,
+}
+
+impl Library {
+    /// The library of this code, loaded now or before. `check` looks at the object before it is loaded.
+    pub(super) fn load(
+        code: &Code<'_>,
+        resolve: Resolve<'_>,
+        check: impl FnOnce(&Object) -> Result<(), DelegateError>,
+    ) -> Result<&'static Self, DelegateError> {
+        let mut loaded = LOADED.lock();
+        let loaded = loaded.get_or_insert_default();
+        // Code that is loaded under the digest that the program states was checked then, and it is that code
+        // that will run, whatever the bytes are now.
+        if let Some(digest) = code.digest
+            && let Some(library) = loaded.get(&digest)
+        {
+            permit(code.rule, &digest)?;
+            return Ok(library);
+        }
+        if code.bytes.len() > CODE_BYTES_MAX {
+            let reason = format!("its code has {} bytes, at most {CODE_BYTES_MAX}", code.bytes.len());
+            return Err(DelegateError::Corrupt { reason });
+        }
+        let digest: [u8; 32] = Sha256::digest(code.bytes).into();
+        if let Some(stated) = code.digest
+            && stated != digest
+        {
+            let reason =
+                format!("its code has the SHA-256 {}, its key states {}", hex(&digest), hex(&stated));
+            return Err(DelegateError::Corrupt { reason });
+        }
+        permit(code.rule, &digest)?;
+        if let Some(library) = loaded.get(&digest) {
+            return Ok(library);
+        }
+        let mut object = Object::parse(code.bytes.to_vec())
+            .map_err(|error| DelegateError::Corrupt { reason: error.to_string() })?;
+        check(&object)?;
+        object.make_unique_global();
+        object.clear_executable_stack();
+        object.bind(|name| shims::address(name).or_else(|| c_library(name)).or_else(|| resolve(name)));
+        check_undefined(&object)?;
+        check_glibc(&object)?;
+        let library: &'static Self = Box::leak(Box::new(Self { handle: open(&object.into_bytes())? }));
+        loaded.insert(digest, library);
+        Ok(library)
+    }
+
+    /// The address of a symbol, or `None`.
+    pub(super) fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
+        // SAFETY: the handle is of an open library; the name ends in NUL.
+        NonNull::new(unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) })
+    }
+}
+
+fn permit(rule: &NativeCode, digest: &[u8; 32]) -> Result<(), DelegateError> {
+    if rule.permits(digest) { Ok(()) } else { Err(DelegateError::Denied { sha256: hex(digest) }) }
+}
+
+/// Functions that newer C libraries have under new names, served from the old ones.
+fn c_library(name: &str) -> Option<u64> {
+    let address: *const c_void = match name {
+        "__isoc23_strtol" | "__isoc23_strtoll" => libc::strtol as *const c_void,
+        "__isoc23_strtoul" | "__isoc23_strtoull" => libc::strtoul as *const c_void,
+        _ => return None,
+    };
+    Some(address.addr() as u64)
+}
+
+/// Whether a name belongs to an interface that only this crate can provide to compiled code.
+fn is_ours(name: &str) -> bool {
+    let rest = name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu"));
+    name.starts_with("aoti_torch_")
+        || rest.is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_uppercase()))
+}
+
+fn check_undefined(object: &Object) -> Result<(), DelegateError> {
+    let mut names: Vec<String> = object.undefined().filter(|name| is_ours(name)).map(operator_name).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    names.sort_unstable();
+    names.dedup();
+    Err(DelegateError::MissingOperators { names })
+}
+
+/// `aoti_torch_cuda_sort_stable` as `sort_stable (aoti_torch_cuda_sort_stable)`.
+fn operator_name(symbol: &str) -> String {
+    let operator = symbol.strip_prefix("aoti_torch_cuda_").or_else(|| symbol.strip_prefix("aoti_torch_cpu_"));
+    operator.map_or_else(|| symbol.to_owned(), |operator| format!("{operator} ({symbol})"))
+}
+
+#[cfg(target_env = "gnu")]
+fn check_glibc(object: &Object) -> Result<(), DelegateError> {
+    // SAFETY: it has no requirements and gives a text that lives for good.
+    let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+    let here = version.to_str().ok().and_then(|text| {
+        let (major, minor) = text.split_once('.')?;
+        Some((major.parse::<u32>().ok()?, minor.split('.').next()?.parse::<u32>().ok()?))
+    });
+    match (object.glibc(), here) {
+        (Some(needed), Some(here)) if needed > here => Err(DelegateError::Incompatible {
+            reason: format!(
+                "compiled on a newer Linux: needs glibc {}.{}, this is {}.{}; export on an older distribution",
+                needed.0, needed.1, here.0, here.1
+            ),
+        }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn check_glibc(_: &Object) -> Result<(), DelegateError> {
+    Ok(())
+}
+
+fn refused(reason: String) -> DelegateError {
+    DelegateError::Unavailable { reason }
+}
+
+/// Opens a private copy of the code.
+fn open(bytes: &[u8]) -> Result<NonNull<c_void>, DelegateError> {
+    let in_memory = memory_file(bytes).and_then(|file| {
+        // Stays open: see the head of this file.
+        let descriptor = file.into_raw_fd();
+        open_path(&format!("/proc/self/fd/{descriptor}"))
+    });
+    in_memory.or_else(|first| {
+        open_private_file(bytes)
+            .map_err(|second| refused(format!("its code cannot be loaded: {first}; from a file: {second}")))
+    })
+}
+
+fn open_path(path: &str) -> Result<NonNull<c_void>, String> {
+    let path = CString::new(path).map_err(|error| error.to_string())?;
+    // SAFETY: the path ends in NUL. The object's initialisers run here: the caller's rule allowed that.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    NonNull::new(handle).ok_or_else(|| {
+        // SAFETY: it has no requirements; the text is this thread's and lives until its next call.
+        let text = unsafe { libc::dlerror() };
+        if text.is_null() {
+            return "unknown reason".into();
+        }
+        // SAFETY: not null, so a text that ends in NUL.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    })
+}
+
+fn os_error(call: &str) -> String {
+    format!("{call}: {}", std::io::Error::last_os_error())
+}
+
+/// A sealed file in memory with these bytes.
+fn memory_file(bytes: &[u8]) -> Result<OwnedFd, String> {
+    let name: *const c_char = c"arenite-code".as_ptr();
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name ends in NUL.
+    let mut descriptor = unsafe { libc::memfd_create(name, flags | libc::MFD_EXEC) };
+    if descriptor < 0 {
+        // Kernels before 6.3 do not know the flag.
+        // SAFETY: as above.
+        descriptor = unsafe { libc::memfd_create(name, flags) };
+    }
+    if descriptor < 0 {
+        return Err(os_error("memfd_create"));
+    }
+    // SAFETY: it was just opened and belongs to nobody else.
+    let mut file = unsafe { std::fs::File::from_raw_fd(descriptor) };
+    file.write_all(bytes).map_err(|error| error.to_string())?;
+    let seals: c_int = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
+    // SAFETY: the descriptor is open; sealing takes one number.
+    if unsafe { libc::fcntl(descriptor, libc::F_ADD_SEALS, seals) } < 0 {
+        return Err(os_error("sealing"));
+    }
+    Ok(file.into())
+}
+
+/// Opens the code from a file that only this user can reach, and removes the file.
+fn open_private_file(bytes: &[u8]) -> Result<NonNull<c_void>, String> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let template = std::env::temp_dir().join("arenite-XXXXXX");
+    let template =
+        CString::new(template.into_os_string().into_encoded_bytes()).map_err(|error| error.to_string())?;
+    let template = template.into_raw();
+    // SAFETY: a writable text that ends in NUL and in the six X that the call replaces.
+    let made = unsafe { libc::mkdtemp(template) };
+    // SAFETY: it came from `into_raw` above; the call changed characters, not the length.
+    let folder = unsafe { CString::from_raw(template) };
+    if made.is_null() {
+        return Err(os_error("mkdtemp"));
+    }
+    let folder = std::path::PathBuf::from(folder.to_string_lossy().into_owned());
+    let path = folder.join("code.so");
+    let written = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)
+        .and_then(|mut file| file.write_all(bytes));
+    // The mapping outlives the name; the folder's random name is not used again.
+    let opened = written.map_err(|error| error.to_string()).and_then(|()| open_path(&path.to_string_lossy()));
+    drop(std::fs::remove_file(&path));
+    drop(std::fs::remove_dir(&folder));
+    opened
+}

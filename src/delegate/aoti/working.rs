@@ -1,0 +1,91 @@
+//! The device of a run: scratch from an arena, copies by a queue.
+//!
+//! Deliberately absent: CUDA. On the host there is no queue, and copies are the CPU's.
+
+use super::run::Backend;
+use crate::arena::PooledArena;
+use crate::space::{Piece, Queue};
+use core::alloc::Layout;
+use core::ffi::c_void;
+use core::ptr::NonNull;
+
+/// The alignment of scratch, in bytes.
+const ALIGN_BYTES: usize = 256;
+
+/// What one run works with.
+pub(super) struct Working<'a, 'q> {
+    pub(super) device: (i32, i32),
+    pub(super) scratch: &'a PooledArena,
+    pub(super) queue: Option<&'a mut (dyn Queue + 'q)>,
+}
+
+impl Backend for Working<'_, '_> {
+    fn device(&self) -> (i32, i32) {
+        self.device
+    }
+
+    fn allocate(&mut self, size_bytes: usize) -> Result<NonNull<u8>, String> {
+        let layout = Layout::from_size_align(size_bytes, ALIGN_BYTES)
+            .map_err(|_| format!("scratch of {size_bytes} bytes cannot be addressed"))?;
+        match self.scratch.allocate(layout) {
+            Ok(block) => Ok(block.address()),
+            Err(error) => Err(format!("scratch exhausted: {error}")),
+        }
+    }
+
+    unsafe fn copy(
+        &mut self,
+        target: NonNull<u8>,
+        source: NonNull<u8>,
+        size_bytes: usize,
+    ) -> Result<(), String> {
+        match &mut self.queue {
+            Some(queue) => {
+                let piece = Piece { target, source, size_bytes };
+                // SAFETY: valid until the queue is waited for, by the caller.
+                unsafe { queue.copy(piece) }.map_err(|error| error.to_string())
+            }
+            None => {
+                // SAFETY: valid host ranges, by the caller; they may overlap.
+                unsafe { target.copy_from(source, size_bytes) };
+                Ok(())
+            }
+        }
+    }
+
+    unsafe fn zero(&mut self, target: NonNull<u8>, size_bytes: usize) -> Result<(), String> {
+        match &mut self.queue {
+            // SAFETY: valid until the queue is waited for, by the caller.
+            Some(queue) => unsafe { queue.fill(target, size_bytes, 0) }.map_err(|error| error.to_string()),
+            None => {
+                // SAFETY: a valid host range, by the caller.
+                unsafe { target.write_bytes(0, size_bytes) };
+                Ok(())
+            }
+        }
+    }
+
+    unsafe fn read(&mut self, target: &mut [u8], source: NonNull<u8>) -> Result<(), String> {
+        let size_bytes = target.len();
+        let target = NonNull::from(target).cast::<u8>();
+        match &mut self.queue {
+            Some(queue) => {
+                let piece = Piece { target, source, size_bytes };
+                // SAFETY: the source is valid, by the caller; the target is borrowed until the next line has
+                // waited.
+                let copied = unsafe { queue.download(&[piece]) };
+                copied.and_then(|()| queue.synchronize()).map_err(|error| error.to_string())
+            }
+            None => {
+                // SAFETY: as long as the target, by the caller.
+                unsafe { target.copy_from(source, size_bytes) };
+                Ok(())
+            }
+        }
+    }
+
+    fn stream(&self) -> *mut c_void {
+        let raw = self.queue.as_ref().map_or(0, |queue| queue.raw_stream());
+        core::ptr::without_provenance_mut(raw)
+    }
+}

@@ -1,0 +1,456 @@
+#![forbid(unsafe_code)]
+//! Loading a method: from a plan to bound memory, all or nothing.
+//!
+//! In order: every space is resolved, every operator and delegate found, every argument checked against the
+//! kernel's schema, the plan proved free of overlaps; only then is memory taken, zeroed, and given to tensors.
+//!
+//! Deliberately absent: running; see [`super::method`].
+
+use super::error::LoadError;
+use super::flow;
+use super::memory::{Tables, Temp};
+use super::method::{Method, Parts};
+use super::planned::{Planned, SharedState};
+use super::state::{Roles, for_each_tensor};
+use super::step::Step;
+use crate::arena::ArenaSet;
+use crate::delegate::{DelegateLoad, DelegateRegistry, LoadedDelegate, NamedData};
+use crate::kernel::{Arg, Kernel, KernelRegistry};
+use crate::program::{Instruction, MethodPlan, Program, Storage};
+use crate::space::SpaceId;
+use crate::tensor::Tensor;
+use crate::value::{Span, ValueId};
+use std::sync::Arc;
+
+/// The most bytes that the plan of one method may ask for, unless the caller says otherwise: 64 GiB.
+pub const MAX_PLANNED_BYTES: usize = 64 << 30;
+
+/// What the methods of one program share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Share {
+    /// State with a name that the file plans at one place in several methods; nothing else.
+    #[default]
+    State,
+    /// Nothing.
+    Nothing,
+}
+
+/// What a program's methods are loaded with.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LoadOptions {
+    /// Operators by name.
+    pub kernels: Arc<KernelRegistry>,
+    /// Delegates by name.
+    pub delegates: Arc<DelegateRegistry>,
+    /// Where memory comes from.
+    pub arenas: ArenaSet,
+    /// What methods share.
+    pub share: Share,
+    /// The most bytes that the plan of one method may ask for, over all spaces.
+    pub max_planned_bytes: usize,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self {
+            kernels: Arc::default(),
+            delegates: Arc::default(),
+            arenas: ArenaSet::default(),
+            share: Share::default(),
+            max_planned_bytes: MAX_PLANNED_BYTES,
+        }
+    }
+}
+
+impl LoadOptions {
+    /// Built-in kernels and delegates, and memory from this arena set.
+    pub fn new(arenas: ArenaSet) -> Self {
+        Self { arenas, ..Self::default() }
+    }
+}
+
+/// Loads methods of one program, and holds the state that they share.
+///
+/// # Examples
+/// ```no_run
+/// use arenite::exec::{LoadOptions, Loader};
+/// use arenite::program::{Program, ProgramOptions};
+/// let program = Program::open("seed_net.pte", &ProgramOptions::default())?;
+/// let method = Loader::new(program.into(), LoadOptions::default()).load("forward")?;
+/// println!("{}", method.memory_report());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Loader {
+    program: Arc<Program>,
+    options: LoadOptions,
+    shared: parking_lot::Mutex<Option<Arc<SharedState>>>,
+}
+
+impl Loader {
+    /// A loader for this program.
+    pub fn new(program: Arc<Program>, options: LoadOptions) -> Self {
+        Self { program, options, shared: parking_lot::Mutex::default() }
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// What methods are loaded with.
+    pub fn options(&self) -> &LoadOptions {
+        &self.options
+    }
+
+    /// Loads a method: finds its kernels and delegates, checks its plan, takes its memory.
+    ///
+    /// # Errors
+    /// [`LoadError`]; then no memory is held.
+    pub fn load(&self, name: &str) -> Result<Method, LoadError> {
+        let program = &self.program;
+        let plan = program.method(name)?;
+        let index = program.methods().iter().position(|method| core::ptr::eq(method, plan)).unwrap_or(0);
+        let fitting = Fitting { program, plan, options: &self.options };
+        let spaces = fitting.resolve_spaces()?;
+        let kernels = fitting.find_kernels()?;
+        fitting.check_delegates()?;
+        fitting.check_arguments(&kernels, &spaces)?;
+        let roles = Roles::of(plan, &kernels);
+        flow::check(plan, &kernels, &roles)?;
+        let shared = self.shared_state(plan, index)?;
+        let mut planned = Planned::take(program, plan, &spaces, &self.options, shared)?;
+        let tables = fitting.make_tables(index, &kernels, &planned)?;
+        planned.initialise(program, plan, &tables)?;
+        let temp =
+            self.options.arenas.take(SpaceId::HOST, 0, name).map_err(|error| {
+                LoadError::refused(plan, "scratch", (SpaceId::HOST, 0, error.to_string()))
+            })?;
+        let delegates = fitting.load_delegates(&spaces, self.sharing(), &mut planned)?;
+        crate::kernel::warm_up();
+        Ok(Method::new(Parts {
+            program: Arc::clone(program),
+            index,
+            tables,
+            planned,
+            temp: Temp::new(temp),
+            delegates,
+            changes_values: changes_values(plan, &kernels),
+            roles,
+            options: self.options.clone(),
+        }))
+    }
+
+    /// The block of shared state, made when a method first wants it; `None` where `plan` shares nothing.
+    fn shared_state(&self, plan: &MethodPlan, index: usize) -> Result<Option<Arc<SharedState>>, LoadError> {
+        let wants = |shared: &crate::program::SharedState| {
+            shared.members.iter().any(|member| member.method as usize == index)
+        };
+        if self.options.share == Share::Nothing || !self.program.shared_state().iter().any(wants) {
+            return Ok(None);
+        }
+        let mut slot = self.shared.lock();
+        if slot.is_none() {
+            *slot = Some(Arc::new(SharedState::take(&self.program, plan, &self.options)?));
+        }
+        Ok(slot.clone())
+    }
+
+    /// A number equal for methods that share state.
+    fn sharing(&self) -> usize {
+        match self.options.share {
+            Share::State => core::ptr::from_ref(self).addr(),
+            Share::Nothing => 0,
+        }
+    }
+}
+
+/// A method on its way to being loaded.
+struct Fitting<'a> {
+    program: &'a Arc<Program>,
+    plan: &'a MethodPlan,
+    options: &'a LoadOptions,
+}
+
+impl Fitting<'_> {
+    fn method(&self) -> String {
+        self.plan.name.to_string()
+    }
+
+    /// The space of each planned buffer, after remapping; all must be there, and fit the limit.
+    fn resolve_spaces(&self) -> Result<Vec<SpaceId>, LoadError> {
+        let mut planned_bytes = 0_usize;
+        let mut spaces = Vec::with_capacity(self.plan.buffers.len());
+        for (index, buffer) in self.plan.buffers.iter().enumerate() {
+            planned_bytes = planned_bytes.saturating_add(buffer.size_bytes);
+            let space =
+                self.options.arenas.resolve(buffer.space).map_err(|missing| LoadError::MissingSpace {
+                    method: self.method(),
+                    buffer: index,
+                    needed_bytes: buffer.size_bytes,
+                    space: missing.id,
+                    present: missing.to_string(),
+                })?;
+            spaces.push(space);
+        }
+        let limit_bytes = self.options.max_planned_bytes;
+        if planned_bytes > limit_bytes {
+            return Err(LoadError::PlanTooLarge { method: self.method(), planned_bytes, limit_bytes });
+        }
+        Ok(spaces)
+    }
+
+    /// The kernel of each operator.
+    fn find_kernels(&self) -> Result<Vec<Kernel>, LoadError> {
+        let count = u32::try_from(self.plan.operators.len()).unwrap_or(u32::MAX);
+        let mut missing: Vec<String> = Vec::new();
+        let mut kernels = Vec::with_capacity(self.plan.operators.len());
+        for operator in 0..count {
+            let name = self.plan.operator(operator);
+            match self.options.kernels.get(name) {
+                Some(kernel) => kernels.push(kernel),
+                None if missing.iter().all(|known| known != name) => missing.push(name.into()),
+                None => {}
+            }
+        }
+        if missing.is_empty() {
+            return Ok(kernels);
+        }
+        Err(LoadError::MissingOperators { method: self.method(), names: missing })
+    }
+
+    fn check_delegates(&self) -> Result<(), LoadError> {
+        for (index, delegate) in self.plan.delegates.iter().enumerate() {
+            let reason = match self.options.delegates.get(&delegate.id) {
+                None => {
+                    let ids = self.options.delegates.ids();
+                    let known = if ids.is_empty() { "none".into() } else { ids.join(", ") };
+                    format!("is not registered (registered: {known})")
+                }
+                Some(backend) => match backend.absence() {
+                    None => continue,
+                    Some(reason) => format!("cannot run here: {reason}"),
+                },
+            };
+            let id = delegate.id.to_string();
+            return Err(LoadError::UnsupportedDelegate { method: self.method(), index, id, reason });
+        }
+        Ok(())
+    }
+
+    /// Every kernel call has the arguments that its kernel takes, and those it writes may be written.
+    fn check_arguments(&self, kernels: &[Kernel], spaces: &[SpaceId]) -> Result<(), LoadError> {
+        let on_device = spaces.iter().any(|space| !space.is_host());
+        for (at, instruction) in self.plan.instructions.iter().enumerate() {
+            let Instruction::Kernel { operator, args } = *instruction else { continue };
+            let kernel = &kernels[operator as usize];
+            let ids = args.of(&self.plan.lists.ids);
+            let wrong = |expected: String, got: String| LoadError::Arguments {
+                method: self.method(),
+                instruction: at,
+                operator: kernel.name.into(),
+                expected,
+                got,
+            };
+            if !kernel.accepts_count(ids.len()) {
+                let (expected, got) = (kernel.args.len(), ids.len());
+                let expected = format!("{expected} arguments and a return slot");
+                return Err(wrong(expected, format!("{got} in all")));
+            }
+            for (index, (&id, kind)) in ids.iter().zip(kernel.args).enumerate() {
+                let value = self.plan.value(id);
+                if !kind.accepts(&value) {
+                    let (expected, got) = (kind.expected(), value.kind());
+                    return Err(wrong(
+                        format!("argument {index} {expected}"),
+                        format!("argument {index} {got}"),
+                    ));
+                }
+                if kind.is_written() {
+                    self.check_written(index, id, &wrong)?;
+                }
+            }
+            if on_device && !is_copy(kernel.name) {
+                self.check_on_host(at, kernel, ids, spaces)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_written(
+        &self,
+        index: usize,
+        id: ValueId,
+        wrong: &dyn Fn(String, String) -> LoadError,
+    ) -> Result<(), LoadError> {
+        let mut constant = false;
+        for_each_tensor(self.plan, id, |tensor, _| {
+            constant |= matches!(self.plan.tensors[tensor].storage, Storage::Constant(_));
+        });
+        if constant {
+            let (expected, got) = ("a tensor to write", "a constant");
+            return Err(wrong(format!("argument {index} {expected}"), format!("argument {index} {got}")));
+        }
+        Ok(())
+    }
+
+    /// No argument of a host kernel lies where the CPU cannot reach it.
+    fn check_on_host(
+        &self,
+        instruction: usize,
+        kernel: &Kernel,
+        ids: &[ValueId],
+        spaces: &[SpaceId],
+    ) -> Result<(), LoadError> {
+        for (argument, &id) in ids.iter().enumerate() {
+            let mut found = None;
+            for_each_tensor(self.plan, id, |tensor, _| {
+                if let Storage::Planned { buffer, .. } = self.plan.tensors[tensor].storage {
+                    found = found.or(Some(spaces[buffer as usize]).filter(|space| !space.is_host()));
+                }
+            });
+            if let Some(space) = found {
+                return Err(LoadError::HostKernelOnDevice {
+                    method: self.method(),
+                    instruction,
+                    operator: kernel.name.into(),
+                    argument,
+                    space,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn make_tables(&self, method: usize, kernels: &[Kernel], planned: &Planned) -> Result<Tables, LoadError> {
+        let plan = self.plan;
+        let mut chain_start = 0;
+        let mut chains = plan.chains.iter().peekable();
+        Tables::new(
+            &plan.values,
+            plan.tensors.len(),
+            |index| Ok(self.make_tensor(method, index, planned)),
+            plan.instructions.len(),
+            |at| {
+                while chains.peek().is_some_and(|chain| at >= (chain.start + chain.len) as usize) {
+                    chains.next();
+                }
+                if let Some(chain) = chains.peek() {
+                    chain_start = chain.start;
+                }
+                Ok(make_step(&plan.instructions[at], kernels, chain_start))
+            },
+        )
+    }
+
+    fn make_tensor(&self, method: usize, index: usize, planned: &Planned) -> Tensor {
+        let spec = &self.plan.tensors[index];
+        let (sizes, order) = (self.plan.sizes(spec), self.plan.order(spec));
+        let mut tensor = Tensor::new(spec.dtype, sizes, order, spec.dynamic)
+            .expect("the reader checked sizes and orders of every tensor");
+        planned.bind(self.program, self.plan, (method, index), &mut tensor);
+        tensor
+    }
+
+    fn load_delegates(
+        &self,
+        spaces: &[SpaceId],
+        sharing: usize,
+        planned: &mut Planned,
+    ) -> Result<Vec<Box<dyn LoadedDelegate>>, LoadError> {
+        let mut loaded = Vec::with_capacity(self.plan.delegates.len());
+        for (index, spec) in self.plan.delegates.iter().enumerate() {
+            let id = &*spec.id;
+            let Some(backend) = self.options.delegates.get(id) else { continue };
+            let call = self.plan.instructions.iter().find_map(|instruction| match *instruction {
+                Instruction::Delegate { delegate, args } if delegate as usize == index => Some(args),
+                _ => None,
+            });
+            let specs: Vec<(&str, &[u8])> =
+                spec.compile_specs.iter().map(|spec| (&*spec.key, self.program.data(spec.value))).collect();
+            let space = self.space_of_args(call.unwrap_or_default(), spaces);
+            let mut load = DelegateLoad {
+                method: &self.plan.name,
+                index,
+                processed: self.program.data(spec.processed),
+                compile_specs: &specs,
+                named: &ProgramData(self.program),
+                args_len: call.map_or(0, |args| args.len as usize),
+                space,
+                arenas: &self.options.arenas,
+                queue: planned.holdings.queue(space),
+                sharing,
+                native_code: self.options.delegates.native_code(),
+            };
+            loaded.push(backend.load(&mut load).map_err(|error| LoadError::Delegate {
+                method: self.method(),
+                index,
+                id: id.into(),
+                reason: error.to_string(),
+            })?);
+        }
+        Ok(loaded)
+    }
+
+    /// The space of the first planned argument of a delegate; the host where none is planned.
+    fn space_of_args(&self, args: Span, spaces: &[SpaceId]) -> SpaceId {
+        args.of(&self.plan.lists.ids)
+            .iter()
+            .find_map(|&id| match self.plan.tensor(id)?.storage {
+                Storage::Planned { buffer, .. } => Some(spaces[buffer as usize]),
+                Storage::Supplied => self.options.arenas.resolve(self.plan.tensor(id)?.space).ok(),
+                Storage::Constant(_) | Storage::Missing => None,
+            })
+            .unwrap_or(SpaceId::HOST)
+    }
+}
+
+/// The named data of a program, as delegates read it.
+struct ProgramData<'a>(&'a Program);
+
+impl NamedData for ProgramData<'_> {
+    fn get(&self, key: &str) -> Option<&[u8]> {
+        self.0.named(key)
+    }
+
+    fn sources(&self) -> String {
+        let mut sources = vec![self.0.label()];
+        sources.extend(self.0.named_data().map(|blob| blob.file));
+        sources.dedup();
+        sources.join(", ")
+    }
+}
+
+/// Whether an operator copies between spaces; the executor does it itself.
+fn is_copy(operator: &str) -> bool {
+    matches!(operator, "et_copy::_h2d_copy.out" | "et_copy::_d2h_copy.out")
+}
+
+fn make_step(instruction: &Instruction, kernels: &[Kernel], chain_start: u32) -> Step {
+    match *instruction {
+        Instruction::Kernel { operator, args } => match &kernels[operator as usize] {
+            Kernel { name: "et_copy::_h2d_copy.out", .. } => Step::Upload { args },
+            Kernel { name: "et_copy::_d2h_copy.out", .. } => Step::Download { args },
+            kernel => Step::Kernel { run: kernel.run, args },
+        },
+        Instruction::Delegate { delegate, args } => Step::Delegate { delegate, args },
+        Instruction::Move { from, to } => Step::Move { from, to },
+        Instruction::JumpFalse { condition, target } => {
+            Step::JumpFalse { condition, target: chain_start + target }
+        }
+        Instruction::Free { value } => Step::Free { value },
+    }
+}
+
+/// Whether a run may change the value table: by a move, or by a primitive operator's result.
+fn changes_values(plan: &MethodPlan, kernels: &[Kernel]) -> bool {
+    plan.instructions.iter().any(|instruction| match *instruction {
+        Instruction::Move { .. } => true,
+        Instruction::Kernel { operator, .. } => {
+            kernels[operator as usize].args.iter().any(|kind| matches!(kind, Arg::Result))
+        }
+        _ => false,
+    })
+}

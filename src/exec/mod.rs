@@ -1,0 +1,33 @@
+//! The executor: loads methods of a program into arenas and runs them.
+//!
+//! ```text
+//!   Program ──Loader──► Method { load │ planned │ temp } ──execute(inputs)──► Outputs
+//! ```
+//!
+//! Deliberately absent: file formats ([`crate::program`]), arithmetic ([`crate::kernel`]) and back ends
+//! ([`crate::delegate`]). This decides where bytes live, and when.
+
+mod check;
+mod device;
+mod error;
+mod flow;
+mod graph;
+mod input;
+mod lifetimes;
+mod load;
+mod memory;
+mod method;
+mod outputs;
+mod planned;
+mod report;
+mod state;
+mod step;
+mod transfer;
+
+pub use error::{ErrorKind, ExecError, InputProblem, LoadError};
+pub use input::{Input, Output, TensorInput};
+pub use lifetimes::{BufferRole, LiveBuffer};
+pub use load::{LoadOptions, Loader, MAX_PLANNED_BYTES, Share};
+pub use method::{INSTRUCTIONS_MAX, Method};
+pub use outputs::Outputs;
+pub use report::{ArenaRow, MemoryReport, SpaceRow};

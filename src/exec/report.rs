@@ -1,0 +1,310 @@
+#![forbid(unsafe_code)]
+//! Where a method's bytes are: a table for people, numbers for programs.
+//!
+//! ```text
+//! forward   seed_net.pte
+//! arena  space    bytes   used by                         shared with
+//! 1      host       512   inputs 0,1; output 0            –
+//! 2      cuda:0     768   3 tensors                       –
+//! ```
+//!
+//! Deliberately absent: other methods' memory; the arena set reports over all.
+
+use super::lifetimes::{BufferRole, LiveBuffer, live_buffers, live_bytes_max};
+use super::load::LoadOptions;
+use super::state::{Roles, for_each_tensor};
+use crate::kernel::Kernel;
+use crate::program::{MethodPlan, Program, Storage};
+use crate::space::SpaceId;
+use core::fmt;
+
+/// The alignment that lower bounds are rounded to, in bytes: the exporter's.
+const BOUND_ALIGN: usize = 16;
+
+/// One planned buffer of a method.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArenaRow {
+    /// The memory id.
+    pub index: usize,
+    /// The space, after remapping.
+    pub space: SpaceId,
+    /// How many bytes.
+    pub size_bytes: usize,
+    /// What lies there, in words.
+    pub used_by: String,
+    /// The methods that share state of it.
+    pub shared_with: Vec<String>,
+}
+
+/// Bytes of one space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SpaceRow {
+    /// The space.
+    pub space: SpaceId,
+    /// Bytes that planned buffers and delegates hold while running.
+    pub peak_bytes: usize,
+    /// No plan of these instructions needs fewer planned bytes; `None` where that is not known (control flow).
+    pub lower_bound_bytes: Option<usize>,
+}
+
+/// Where a method's bytes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryReport {
+    /// The method.
+    pub method: String,
+    /// The file.
+    pub file: String,
+    /// Planned buffers, by memory id.
+    pub arenas: Vec<ArenaRow>,
+    /// Bytes of constants that this method reads in place; each range once.
+    pub constants_bytes: usize,
+    /// State: name, space, bytes.
+    pub state: Vec<(String, SpaceId, usize)>,
+    /// Bytes held for unplanned inputs and outputs.
+    pub staging_bytes: usize,
+    /// What delegates hold for good: constants per space. Empty until the method is loaded.
+    pub delegate_constants: Vec<(SpaceId, usize)>,
+    /// What delegates hold for temporary values, per space. Empty until the method is loaded.
+    pub delegate_scratch: Vec<(SpaceId, usize)>,
+    /// Totals per space.
+    pub spaces: Vec<SpaceRow>,
+}
+
+impl MemoryReport {
+    /// What a method wants, without taking it: sizes as in its file, spaces as `options` map them.
+    ///
+    /// # Errors
+    /// [`super::LoadError`] where there is no such method.
+    pub fn of_plan(program: &Program, name: &str, options: &LoadOptions) -> Result<Self, super::LoadError> {
+        let plan = program.method(name)?;
+        Ok(Self::new(program, plan, options))
+    }
+
+    /// The report of a method that is loaded.
+    pub(super) fn of_method(method: &super::Method) -> Self {
+        let mut report = Self::new(method.program(), method.plan(), method.options());
+        for delegate in method.delegates() {
+            let memory = delegate.memory();
+            let state = delegate.state().iter();
+            report.state.extend(state.map(|state| (state.name.to_string(), state.space, state.size_bytes())));
+            report.delegate_constants.extend(memory.constants);
+            report.delegate_scratch.extend(memory.scratch);
+        }
+        for &(space, bytes) in report.delegate_constants.iter().chain(&report.delegate_scratch) {
+            match report.spaces.iter_mut().find(|row| row.space == space) {
+                Some(row) => row.peak_bytes += bytes,
+                None => {
+                    report.spaces.push(SpaceRow { space, peak_bytes: bytes, lower_bound_bytes: None });
+                }
+            }
+        }
+        report
+    }
+
+    /// Without every kernel nothing is known of what instructions write.
+    fn new(program: &Program, plan: &MethodPlan, options: &LoadOptions) -> Self {
+        let kernels: Option<Vec<Kernel>> = (0..plan.operators.len())
+            .map(|operator| options.kernels.get(plan.operator(u32::try_from(operator).ok()?)))
+            .collect();
+        let kernels = kernels.as_deref();
+        let roles = kernels.map(|kernels| Roles::of(plan, kernels));
+        let live =
+            kernels.zip(roles.as_ref()).and_then(|(kernels, roles)| live_buffers(plan, kernels, roles));
+        let space_of = |space: SpaceId| options.arenas.resolve(space).unwrap_or(space);
+        let arenas: Vec<ArenaRow> = (plan.buffers.iter().enumerate().skip(1))
+            .map(|(index, buffer)| ArenaRow {
+                index,
+                space: space_of(buffer.space),
+                size_bytes: buffer.size_bytes,
+                used_by: used_by(plan, index),
+                shared_with: shared_with(program, plan, index),
+            })
+            .collect();
+        let state = roles.iter().flat_map(|roles| state_rows(plan, roles, &arenas)).collect();
+        let spaces = space_rows(&arenas, live.as_deref());
+        Self {
+            method: plan.name.to_string(),
+            file: program.label().rsplit('/').next().unwrap_or_default().into(),
+            constants_bytes: constants_bytes(plan),
+            staging_bytes: staging_bytes(plan),
+            delegate_constants: Vec::new(),
+            delegate_scratch: Vec::new(),
+            arenas,
+            state,
+            spaces,
+        }
+    }
+}
+
+fn state_rows<'a>(
+    plan: &'a MethodPlan,
+    roles: &'a Roles,
+    arenas: &'a [ArenaRow],
+) -> impl Iterator<Item = (String, SpaceId, usize)> + 'a {
+    plan.tensors.iter().enumerate().filter(|(index, _)| roles.state[*index]).map(|(index, spec)| {
+        let space = match spec.storage {
+            Storage::Planned { buffer, .. } => arenas.iter().find(|row| row.index == buffer as usize),
+            _ => None,
+        };
+        let space = space.map_or(spec.space, |row| row.space);
+        (super::method::state_name(plan, index), space, spec.size_bytes)
+    })
+}
+
+fn space_rows(arenas: &[ArenaRow], live: Option<&[LiveBuffer]>) -> Vec<SpaceRow> {
+    let mut rows: Vec<SpaceRow> = Vec::new();
+    for arena in arenas {
+        match rows.iter_mut().find(|row| row.space == arena.space) {
+            Some(row) => row.peak_bytes += arena.size_bytes,
+            None => rows.push(SpaceRow {
+                space: arena.space,
+                peak_bytes: arena.size_bytes,
+                lower_bound_bytes: None,
+            }),
+        }
+    }
+    for row in &mut rows {
+        let here = |buffer: &&LiveBuffer| {
+            arenas.iter().any(|arena| arena.index == buffer.buffer && arena.space == row.space)
+        };
+        row.lower_bound_bytes = live.map(|live| live_bytes_max(live.iter().filter(here), BOUND_ALIGN));
+    }
+    rows
+}
+
+/// Bytes of the constants that a method names, each range once.
+fn constants_bytes(plan: &MethodPlan) -> usize {
+    let constant = |tensor: &crate::program::TensorSpec| match tensor.storage {
+        Storage::Constant(data) => Some(data),
+        _ => None,
+    };
+    let mut constants: Vec<_> = plan.tensors.iter().filter_map(constant).collect();
+    constants.sort_unstable();
+    constants.dedup();
+    constants.iter().map(crate::program::DataRef::size_bytes).sum()
+}
+
+fn staging_bytes(plan: &MethodPlan) -> usize {
+    let mut ids: Vec<_> = plan.inputs.iter().chain(&plan.outputs).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let supplied = ids.into_iter().filter_map(|&id| plan.tensor(id));
+    supplied.filter(|spec| spec.storage == Storage::Supplied).map(|spec| spec.size_bytes).sum()
+}
+
+/// What lies in a buffer, in words: `inputs 0,1; output 0`, or a count of tensors.
+fn used_by(plan: &MethodPlan, buffer: usize) -> String {
+    let here = |tensor: usize| matches!(plan.tensors[tensor].storage, Storage::Planned { buffer: at, .. } if at as usize == buffer);
+    let listed = |ids: &[crate::value::ValueId], word: &str| {
+        let mut found: Vec<String> = Vec::new();
+        for (index, &id) in ids.iter().enumerate() {
+            for_each_tensor(plan, id, |tensor, _| {
+                if here(tensor) {
+                    found.push(index.to_string());
+                }
+            });
+        }
+        match found.len() {
+            0 => None,
+            1 => Some(format!("{word} {}", found[0])),
+            _ => Some(format!("{word}s {}", found.join(","))),
+        }
+    };
+    let parts: Vec<String> =
+        [listed(&plan.inputs, "input"), listed(&plan.outputs, "output")].into_iter().flatten().collect();
+    if parts.is_empty() {
+        let count = (0..plan.tensors.len()).filter(|&tensor| here(tensor)).count();
+        return format!("{count} tensor{}", if count == 1 { "" } else { "s" });
+    }
+    parts.join("; ")
+}
+
+/// The other methods that share state of a buffer.
+fn shared_with(program: &Program, plan: &MethodPlan, buffer: usize) -> Vec<String> {
+    let mine = program.methods().iter().position(|method| core::ptr::eq(method, plan));
+    let mut names: Vec<String> = Vec::new();
+    for entry in program.shared_state().iter().filter(|entry| entry.buffer as usize == buffer) {
+        if !entry.members.iter().any(|member| Some(member.method as usize) == mine) {
+            continue;
+        }
+        for member in entry.members.iter().filter(|member| Some(member.method as usize) != mine) {
+            let name = program.methods()[member.method as usize].name.to_string();
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names
+}
+
+/// Bytes as people read them: `512 B`, `16.4 KiB`.
+fn readable(bytes: usize) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 || unit == "GiB" {
+            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{bytes} B")
+}
+
+impl fmt::Display for MemoryReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}   {}", self.method, self.file)?;
+        writeln!(f, "{:<6} {:<8} {:>8}   {:<31} shared with", "arena", "space", "bytes", "used by")?;
+        for row in &self.arenas {
+            let shared = if row.shared_with.is_empty() { "–".into() } else { row.shared_with.join(", ") };
+            let space = row.space.to_string();
+            writeln!(f, "{:<6} {space:<8} {:>8}   {:<31} {shared}", row.index, row.size_bytes, row.used_by)?;
+        }
+        let mut constants: Vec<String> = Vec::new();
+        if self.constants_bytes > 0 {
+            constants.push(format!("host {} mapped from {}", readable(self.constants_bytes), self.file));
+        }
+        let held = self.delegate_constants.iter().filter(|(_, bytes)| *bytes > 0);
+        constants.extend(held.map(|(space, bytes)| format!("{space} {}", readable(*bytes))));
+        let constants = if constants.is_empty() { "none".into() } else { constants.join(", ") };
+        let state = match self.state.len() {
+            0 => "none".into(),
+            _ => {
+                let entries = self.state.iter();
+                let entries =
+                    entries.map(|(name, space, bytes)| format!("{name} {space} {}", readable(*bytes)));
+                entries.collect::<Vec<_>>().join(", ")
+            }
+        };
+        let staging = match self.staging_bytes {
+            0 => "none".into(),
+            bytes => readable(bytes),
+        };
+        writeln!(f, "constants  {constants}     state  {state}     staging  {staging}")?;
+        let list = |value: &dyn Fn(&SpaceRow) -> String| {
+            let rows = self.spaces.iter().map(|row| format!("{} {}", row.space, value(row)));
+            let text = rows.collect::<Vec<_>>().join(", ");
+            if text.is_empty() { "none".into() } else { text }
+        };
+        let bound = |row: &SpaceRow| row.lower_bound_bytes.map_or_else(|| "unknown".into(), readable);
+        write!(
+            f,
+            "peak while running: {}     lower bound for this graph: {}",
+            list(&|row| readable(row.peak_bytes)),
+            list(&bound)
+        )
+    }
+}
+
+/// What a buffer is, as the report and pictures name it.
+impl fmt::Display for BufferRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Input => "input",
+            Self::Output => "output",
+            Self::State => "state",
+            Self::Temp => "temp",
+        })
+    }
+}

@@ -1,0 +1,71 @@
+//! Pinned memory that copies pass through, given out in order and taken back as a whole.
+//!
+//! Deliberately absent: knowing when copies are done. The queue resets it after waiting.
+
+use super::pinned::PinnedSpace;
+use crate::space::{AllocError, Block, MemorySpace};
+use core::alloc::Layout;
+use core::ptr::NonNull;
+
+/// The first block in bytes: page-locking has a large fixed cost.
+const FIRST_BYTES: usize = 64 << 10;
+/// Where each piece starts, in bytes: what copy engines like.
+const ALIGN_BYTES: usize = 256;
+
+/// A bump over pinned blocks.
+#[derive(Debug)]
+pub(super) struct Staging {
+    space: PinnedSpace,
+    /// The last is in use, the ones before are full.
+    blocks: Vec<Block>,
+    used_bytes: usize,
+}
+
+impl Staging {
+    pub(super) fn new(space: PinnedSpace) -> Self {
+        Self { space, blocks: Vec::new(), used_bytes: 0 }
+    }
+
+    /// Memory of this size until the next reset.
+    pub(super) fn take(&mut self, size_bytes: usize) -> Result<NonNull<u8>, AllocError> {
+        let too_large = AllocError::too_large(self.space.id(), size_bytes, ALIGN_BYTES);
+        let rounded = size_bytes.checked_next_multiple_of(ALIGN_BYTES).ok_or(too_large)?;
+        let held = self.blocks.last().map_or(0, Block::size_bytes);
+        if held - self.used_bytes < rounded {
+            self.add_block(rounded.max(FIRST_BYTES).max(held.saturating_mul(2)))?;
+        }
+        let block = self.blocks.last().ok_or(too_large)?;
+        // SAFETY: `used_bytes` is at most the block's size less `rounded`.
+        let address = unsafe { block.address().add(self.used_bytes) };
+        self.used_bytes += rounded;
+        Ok(address)
+    }
+
+    fn add_block(&mut self, size_bytes: usize) -> Result<(), AllocError> {
+        let layout = Layout::from_size_align(size_bytes, ALIGN_BYTES)
+            .map_err(|_| AllocError::too_large(self.space.id(), size_bytes, ALIGN_BYTES))?;
+        self.blocks.push(self.space.allocate(layout)?);
+        self.used_bytes = 0;
+        Ok(())
+    }
+
+    /// Takes everything back; keeps the largest block.
+    pub(super) fn reset(&mut self) {
+        self.used_bytes = 0;
+        let keep = self.blocks.len().saturating_sub(1);
+        for block in self.blocks.drain(..keep) {
+            // SAFETY: it came from this space, and the copies through it are done: the queue waited.
+            unsafe { self.space.deallocate(block) };
+        }
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        self.reset();
+        for block in self.blocks.drain(..) {
+            // SAFETY: as in `reset`.
+            unsafe { self.space.deallocate(block) };
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! A queue: work on one device, done in the order it was given.
+//!
+//! ```text
+//!   host ──upload──► device ──(delegate's kernels)──► device ──download──► host     synchronize: all done
+//! ```
+//!
+//! One method owns one queue; everything that touches the method's device memory goes through it, so that
+//! memory is reused in queue order and the host waits once per run. Deliberately absent: which addresses
+//! are valid; the caller says so where it binds them.
+
+use super::SpaceId;
+use core::ptr::NonNull;
+
+/// One range to copy. Sizes are in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where the bytes go.
+    pub target: NonNull<u8>,
+    /// Where they come from.
+    pub source: NonNull<u8>,
+    /// How many.
+    pub size_bytes: usize,
+}
+
+// SAFETY: two addresses and a size; reaching the bytes takes `unsafe`, which argues for itself.
+unsafe impl Send for Piece {}
+// SAFETY: as above; a shared piece cannot be changed.
+unsafe impl Sync for Piece {}
+
+/// Why work on a device could not be queued, or failed. The text names the call and what the driver said.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{space}: {call} failed: {reason}")]
+pub struct QueueError {
+    /// The device.
+    pub space: SpaceId,
+    /// What was asked for.
+    pub call: &'static str,
+    /// What the driver said.
+    pub reason: String,
+}
+
+/// Captured work, to be done again as one launch. Made by [`Queue::end_capture`], used on the same queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraphId(pub u32);
+
+/// In-order work on one device.
+///
+/// Uploads take their source bytes before they return, unless the source is pinned; downloads write their
+/// targets at the next [`Queue::synchronize`] at the latest. Neighbouring pieces of one call travel in one
+/// copy where that is faster.
+pub trait Queue: Send {
+    /// The device.
+    fn space(&self) -> SpaceId;
+
+    /// The driver's handle of the stream, for delegates that launch on it; 0 where there is none.
+    fn raw_stream(&self) -> usize;
+
+    /// Queues copies from host to device.
+    ///
+    /// # Safety
+    /// * Sources are readable host ranges, targets are device ranges of this queue's space.
+    /// * Pinned sources stay unchanged, and all ranges valid, until [`Queue::synchronize`] returns.
+    ///
+    /// # Errors
+    /// [`QueueError`]: what the driver said.
+    unsafe fn upload(&mut self, pieces: &[Piece]) -> Result<(), QueueError>;
+
+    /// Queues copies from device to host.
+    ///
+    /// # Safety
+    /// * Sources are device ranges of this queue's space, targets are writable host ranges.
+    /// * All ranges stay valid, and targets are not read or written, until [`Queue::synchronize`] returns.
+    ///
+    /// # Errors
+    /// [`QueueError`]: what the driver said.
+    unsafe fn download(&mut self, pieces: &[Piece]) -> Result<(), QueueError>;
+
+    /// Queues a copy between ranges of this device.
+    ///
+    /// # Safety
+    /// * Both are device ranges of this queue's space, valid until [`Queue::synchronize`] returns.
+    ///
+    /// # Errors
+    /// [`QueueError`]: what the driver said.
+    unsafe fn copy(&mut self, piece: Piece) -> Result<(), QueueError>;
+
+    /// Queues setting a device range to one byte.
+    ///
+    /// # Safety
+    /// * `target` is a device range of this queue's space, valid until [`Queue::synchronize`] returns.
+    ///
+    /// # Errors
+    /// [`QueueError`]: what the driver said.
+    unsafe fn fill(&mut self, target: NonNull<u8>, size_bytes: usize, byte: u8) -> Result<(), QueueError>;
+
+    /// Waits until everything queued is done and every download has arrived.
+    ///
+    /// # Errors
+    /// [`QueueError`]: what failed, also of work queued long before. The queue is then of no further use.
+    fn synchronize(&mut self) -> Result<(), QueueError>;
+
+    /// Starts recording instead of doing. Until [`Queue::end_capture`], nothing runs on the device.
+    ///
+    /// # Errors
+    /// [`QueueError`] where the device has no graphs.
+    fn begin_capture(&mut self) -> Result<(), QueueError>;
+
+    /// Ends recording. After an error nothing is kept.
+    ///
+    /// # Errors
+    /// [`QueueError`] where something that was queued cannot be recorded.
+    fn end_capture(&mut self) -> Result<GraphId, QueueError>;
+
+    /// Does recorded work again, with these pieces in the place of those uploaded and downloaded while it was
+    /// recorded: same order, same sizes, same device ranges.
+    ///
+    /// # Safety
+    /// As for [`Queue::upload`] and [`Queue::download`]; all device memory used while recording is still there.
+    ///
+    /// # Errors
+    /// [`QueueError`] where the pieces differ in number or size, or the launch fails.
+    unsafe fn replay(
+        &mut self,
+        graph: GraphId,
+        uploads: &[Piece],
+        downloads: &[Piece],
+    ) -> Result<(), QueueError>;
+
+    /// Forgets recorded work.
+    fn discard(&mut self, graph: GraphId);
+}

@@ -1,0 +1,143 @@
+//! Random programs of operations on an arena, checked against a model that keeps every byte's owner.
+
+use crate::support::fake_device::FakeDevice;
+use crate::support::memory::{fill, holds};
+use arenite::{Arena, Block, Checkpoint, HostSpace, MemorySpace, Recording};
+use core::alloc::Layout;
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Allocate { size: usize, align_log2: u32, zeroed: bool },
+    Mark,
+    Rewind { which: usize },
+    Reset,
+    Trim { keep_bytes: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let size = prop_oneof![8 => 0usize..300, 2 => 300usize..20_000, 1 => 20_000usize..400_000];
+    prop_oneof![
+        12 => (size, 0u32..14, any::<bool>())
+            .prop_map(|(size, align_log2, zeroed)| Step::Allocate { size, align_log2, zeroed }),
+        2 => Just(Step::Mark),
+        2 => any::<usize>().prop_map(|which| Step::Rewind { which }),
+        1 => Just(Step::Reset),
+        1 => (0usize..500_000).prop_map(|keep_bytes| Step::Trim { keep_bytes }),
+    ]
+}
+
+/// What should be live: blocks in order, with the byte each was filled with.
+#[derive(Default)]
+struct Model {
+    live: Vec<(Block, u8)>,
+    marks: Vec<(Checkpoint, usize)>,
+    peak_bytes: usize,
+    filler: u8,
+}
+
+impl Model {
+    fn run(&mut self, arena: &mut Arena<&dyn MemorySpace>, step: &Step) {
+        match *step {
+            Step::Allocate { size, align_log2, zeroed } => {
+                self.allocate(arena, size, 1 << align_log2, zeroed);
+            }
+            Step::Mark => self.marks.push((arena.checkpoint(), self.live.len())),
+            Step::Rewind { which } if !self.marks.is_empty() => {
+                let which = which % self.marks.len();
+                let (mark, live) = self.marks[which];
+                assert!(arena.rewind(mark), "a mark that was not passed by");
+                self.live.truncate(live);
+                self.marks.truncate(which + 1);
+            }
+            Step::Rewind { .. } => {}
+            Step::Reset => {
+                arena.reset();
+                self.live.clear();
+                self.marks.clear();
+            }
+            Step::Trim { keep_bytes } => {
+                let held = arena.stats().capacity_bytes;
+                arena.trim_to(keep_bytes);
+                assert!(arena.stats().capacity_bytes <= held);
+                assert!(arena.stats().capacity_bytes >= held.min(keep_bytes));
+            }
+        }
+    }
+
+    fn allocate(&mut self, arena: &Arena<&dyn MemorySpace>, size: usize, align: usize, zeroed: bool) {
+        let layout = Layout::from_size_align(size, align).unwrap();
+        let host = arena.space().host_accessible();
+        let block = if zeroed && host {
+            let block = arena.allocate_zeroed(layout).unwrap();
+            assert!(holds(*arena.space(), block, 0), "a zeroed block of {size}");
+            block
+        } else {
+            arena.allocate(layout).unwrap()
+        };
+        assert_eq!(block.address_bits() % align as u64, 0);
+        let end = block.address_bits() + size as u64;
+        for (other, _) in self.live.iter().filter(|(other, _)| size > 0 && other.size_bytes() > 0) {
+            let other_end = other.address_bits() + other.size_bytes() as u64;
+            assert!(end <= other.address_bits() || other_end <= block.address_bits(), "{block:?} {other:?}");
+        }
+        self.filler = self.filler.wrapping_add(1);
+        fill(*arena.space(), block, self.filler);
+        self.live.push((block, self.filler));
+    }
+
+    fn check(&mut self, arena: &Arena<&dyn MemorySpace>) {
+        let stats = arena.stats();
+        let asked_bytes: usize = self.live.iter().map(|(block, _)| block.size_bytes()).sum();
+        assert!(stats.live_bytes >= asked_bytes);
+        assert!(stats.live_bytes <= stats.capacity_bytes && stats.capacity_bytes <= stats.reserved_bytes);
+        self.peak_bytes = self.peak_bytes.max(stats.live_bytes);
+        assert_eq!(stats.peak_bytes, self.peak_bytes);
+        assert_eq!(stats.live_bytes, arena.live_bytes());
+        let space = *arena.space();
+        assert!(
+            self.live.iter().all(|&(block, byte)| holds(space, block, byte)),
+            "live bytes stay as written"
+        );
+    }
+}
+
+fn run(space: &dyn MemorySpace, chunked: bool, steps: &[Step]) {
+    let space = Recording::new(space);
+    {
+        let space: &dyn MemorySpace = &space;
+        let mut arena = if chunked { Arena::with_chunks(space) } else { Arena::new(space) };
+        let mut model = Model::default();
+        for step in steps {
+            model.run(&mut arena, step);
+            model.check(&arena);
+        }
+    }
+    let counts = space.counts();
+    assert_eq!((counts.live_bytes, counts.reserved_bytes, counts.live_blocks), (0, 0, 0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
+    #[test]
+    fn a_reserved_host_arena_keeps_to_the_model(steps in prop::collection::vec(step(), 1..60)) {
+        run(&HostSpace::new(), false, &steps);
+    }
+
+    #[test]
+    fn a_chunked_host_arena_keeps_to_the_model(steps in prop::collection::vec(step(), 1..60)) {
+        run(&HostSpace::new(), true, &steps);
+    }
+
+    #[test]
+    fn a_huge_page_arena_keeps_to_the_model(steps in prop::collection::vec(step(), 1..60)) {
+        run(&HostSpace::new().with_huge_pages(), false, &steps);
+    }
+
+    #[test]
+    fn device_arenas_keep_to_the_model(steps in prop::collection::vec(step(), 1..120)) {
+        run(&FakeDevice::new(1 << 34), false, &steps);
+        run(&FakeDevice::new(1 << 34).reserving(), false, &steps);
+    }
+}

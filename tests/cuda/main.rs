@@ -1,0 +1,12 @@
+//! On a GPU: spaces, queues and every sample program, all in one process. Compiled everywhere, counted as
+//! ignored; `cargo test --features cuda --test cuda -- --ignored` runs them where a driver is.
+//!
+//! `ARENITE_CUDA_PROGRAMS` names a folder of `NAME.pte`, `NAME.ptd` and `NAME.npz`; without it the tests have
+//! the seed program alone, from `tests/data/cuda`.
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
+
+#[path = "../all/support/mod.rs"]
+mod support;
+
+mod programs;
+mod spaces;

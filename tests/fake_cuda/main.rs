@@ -1,0 +1,9 @@
+//! The CUDA spaces, queues and the delegate's host path on a stand-in for the driver. None of this is CUDA.
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
+
+#[path = "../all/support/mod.rs"]
+mod support;
+
+mod programs;
+mod spaces;
+mod stand_in;

@@ -1,0 +1,151 @@
+//! Programs with a CUDA delegate load and run: the real compiled host code, on the stand-in.
+
+use super::stand_in::StandIn;
+use super::support::kernel::Data;
+use super::support::npz;
+use arenite::exec::{Input, LoadOptions, Loader, Method, Output, TensorInput};
+use arenite::program::{Program, ProgramOptions};
+use arenite::space::cuda::{CudaSpace, PinnedSpace};
+use arenite::{ArenaSet, HostSpace};
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cuda").join(name)
+}
+
+fn seed_net() -> (Arc<Program>, BTreeMap<String, Data>) {
+    let mut bytes = Vec::new();
+    let packed = std::fs::read(path("seed_net.pte.z")).unwrap();
+    flate2::read::ZlibDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
+    let program = Program::from_bytes(&bytes, &ProgramOptions::default()).unwrap();
+    (Arc::new(program), npz::read(path("seed_net.npz")))
+}
+
+fn arenas() -> Result<ArenaSet, String> {
+    Ok(ArenaSet::builder()
+        .space(Arc::new(HostSpace::new()))
+        .space(Arc::new(PinnedSpace::new()?))
+        .space(Arc::new(CudaSpace::new(0)?))
+        .build())
+}
+
+fn load(program: &Arc<Program>) -> Result<Method, String> {
+    let loader = Loader::new(Arc::clone(program), LoadOptions::new(arenas()?));
+    loader.load("forward").map_err(|error| error.to_string())
+}
+
+fn row_major(data: &Data) -> Vec<isize> {
+    let mut step = data.dtype.size_bytes().cast_signed();
+    let mut strides = vec![0; data.sizes.len()];
+    for (slot, &size) in strides.iter_mut().zip(&data.sizes).rev() {
+        *slot = step;
+        step *= size.cast_signed();
+    }
+    strides
+}
+
+fn run(method: &mut Method, inputs: &[&Data]) -> Result<Vec<u8>, String> {
+    let strides: Vec<_> = inputs.iter().map(|data| row_major(data)).collect();
+    let inputs: Vec<_> = inputs
+        .iter()
+        .zip(&strides)
+        .map(|(data, strides)| {
+            // SAFETY: the strides are those of the row-major bytes, which are borrowed.
+            Input::Tensor(unsafe {
+                TensorInput::new(data.bytes.as_ptr(), data.dtype, &data.sizes, strides, data.space)
+            })
+        })
+        .collect();
+    let mut outputs = method.execute(&inputs).map_err(|error| error.to_string())?;
+    let Output::Tensor(tensor) = outputs.get(0) else { return Err("no tensor".into()) };
+    let mut bytes = vec![0; tensor.size_bytes()];
+    outputs.copy_to(0, &mut bytes).map_err(|error| error.to_string())?;
+    Ok(bytes)
+}
+
+#[test]
+fn the_seed_program_runs_and_later_runs_take_no_memory() {
+    let stand_in = StandIn::take();
+    let before = stand_in.live();
+    let (program, arrays) = seed_net();
+    let inputs = [&arrays["forward.in0"], &arrays["forward.in1"]];
+    {
+        let mut method = load(&program).unwrap();
+        let launches = stand_in.launches();
+        for index in 0..20 {
+            assert_eq!(run(&mut method, &inputs).unwrap(), arrays["forward.out0"].bytes, "run {index}");
+            if index == 2 {
+                let taken = stand_in.allocations();
+                run(&mut method, &inputs).unwrap();
+                assert_eq!(stand_in.allocations(), taken);
+            }
+        }
+        assert_eq!(stand_in.launches(), launches + 21);
+    }
+    assert_eq!((stand_in.live(), stand_in.live_bytes()), (before, 0));
+}
+
+#[test]
+fn no_failing_call_of_load_and_run_leaks_or_gives_wrong_bytes() {
+    let stand_in = StandIn::take();
+    let (program, arrays) = seed_net();
+    let inputs = [&arrays["forward.in0"], &arrays["forward.in1"]];
+    let flow = || run(&mut load(&program)?, &inputs);
+    flow().unwrap();
+    let before = stand_in.live();
+    for call in 1.. {
+        stand_in.fail_after(call);
+        let outcome = flow();
+        let failed = stand_in.has_failed();
+        stand_in.fail_after(0);
+        assert_eq!((stand_in.live(), stand_in.live_bytes()), (before, 0), "call {call}");
+        match outcome {
+            Ok(bytes) => {
+                // A failed free or a failed trim may go unnoticed, wrong bytes may not.
+                assert_eq!(bytes, arrays["forward.out0"].bytes, "call {call}");
+            }
+            Err(error) => assert!(failed && !error.is_empty(), "call {call}"),
+        }
+        if !failed {
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_captured_method_gives_the_same_for_new_inputs() {
+    let stand_in = StandIn::take();
+    let before = stand_in.live();
+    let (program, arrays) = seed_net();
+    let inputs = [&arrays["forward.in0"], &arrays["forward.in1"]];
+    {
+        let (mut eager, mut captured) = (load(&program).unwrap(), load(&program).unwrap());
+        captured.capture().unwrap();
+        for round in 0..8_u8 {
+            let scale = |data: &Data| {
+                let values: Vec<f32> =
+                    data.get::<f32>().iter().map(|value| value * f32::from(round)).collect();
+                Data::new(&data.sizes, &values)
+            };
+            let (x, y) = (scale(inputs[0]), scale(inputs[1]));
+            let wanted = run(&mut eager, &[&x, &y]).unwrap();
+            assert_eq!(run(&mut captured, &[&x, &y]).unwrap(), wanted, "round {round}");
+            assert_eq!(captured.is_captured(), round >= 2, "round {round}");
+        }
+        captured.discard_graph();
+        assert_eq!(run(&mut captured, &inputs).unwrap(), arrays["forward.out0"].bytes);
+    }
+    assert_eq!((stand_in.live(), stand_in.live_bytes()), (before, 0));
+}
+
+#[test]
+fn a_program_for_an_absent_device_names_it() {
+    let _stand_in = StandIn::take();
+    let (program, _) = seed_net();
+    let host_only = LoadOptions::new(ArenaSet::host());
+    let error = Loader::new(program, host_only).load("forward").unwrap_err().to_string();
+    assert!(error.contains("cuda:0"), "{error}");
+}
