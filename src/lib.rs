@@ -1,5 +1,6 @@
 //! Arenite.
 
+pub mod plan;
 pub mod align;
 pub mod arena;
 pub mod space;
