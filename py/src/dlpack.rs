@@ -274,13 +274,13 @@ fn extents(tensor: &Described, element_bytes: usize) -> PyResult<(Dims, Dims<isi
     let mut step = element_bytes.cast_signed();
     for dim in (0..rank).rev() {
         // SAFETY: a tensor of this rank has as many sizes.
-        let size = unsafe { *tensor.sizes.add(dim) };
+        let size = unsafe { *tensor.sizes.wrapping_add(dim) };
         sizes.as_mut_slice()[dim] = usize::try_from(size).map_err(|_| bad("a negative size"))?;
         strides.as_mut_slice()[dim] = if tensor.strides.is_null() {
             step
         } else {
             // SAFETY: where strides are given, there is one per dimension.
-            let stride = unsafe { *tensor.strides.add(dim) };
+            let stride = unsafe { *tensor.strides.wrapping_add(dim) };
             isize::try_from(stride)
                 .ok()
                 .and_then(|stride| stride.checked_mul(element_bytes.cast_signed()))

@@ -46,7 +46,7 @@ const TABLE: [Row; 14] = [
         c"arenite.Error",
         c"The base of every error of this package.\n\nAttributes: kind (the class name), code (ExecuTorch's error number), method, details (dict).",
         None,
-        Some(|py| py.get_type::<PyRuntimeError>()),
+        Some(Python::get_type::<PyRuntimeError>),
     ),
     (
         Class::ProgramFormatError,
@@ -95,7 +95,7 @@ const TABLE: [Row; 14] = [
         c"arenite.ArenaMemoryError",
         c"A space or an arena has no room; the message carries both numbers.",
         Some(Class::Error),
-        Some(|py| py.get_type::<PyMemoryError>()),
+        Some(Python::get_type::<PyMemoryError>),
     ),
     (
         Class::ExternalDataError,
@@ -109,7 +109,7 @@ const TABLE: [Row; 14] = [
         c"arenite.InputError",
         c"An input is not what the method was exported for.",
         Some(Class::Error),
-        Some(|py| py.get_type::<PyValueError>()),
+        Some(Python::get_type::<PyValueError>),
     ),
     (
         Class::KernelError,
@@ -123,7 +123,7 @@ const TABLE: [Row; 14] = [
         c"arenite.MethodNotFound",
         c"A program has no method of that name; the message lists those it has.",
         Some(Class::Error),
-        Some(|py| py.get_type::<PyKeyError>()),
+        Some(Python::get_type::<PyKeyError>),
     ),
     (
         Class::StaleOutput,
@@ -216,16 +216,13 @@ pub(crate) fn input(py: Python<'_>, method: &str, index: usize, problem: &str) -
 }
 
 /// The error of the operating system about `path`, as `open` in Python gives it.
-pub(crate) fn io(py: Python<'_>, path: &std::path::Path, source: &std::io::Error) -> PyErr {
+fn io(path: &std::path::Path, source: &std::io::Error) -> PyErr {
     let arguments = |number: i32| (number, describe(source), path.display().to_string());
     match (source.raw_os_error(), source.kind()) {
         // `OSError` picks its subclass, `FileNotFoundError` among them, by number.
         (Some(number), _) => PyOSError::new_err(arguments(number)),
         (None, std::io::ErrorKind::NotFound) => PyFileNotFoundError::new_err(arguments(2)),
-        (None, _) => {
-            let _ = py;
-            PyOSError::new_err(format!("{}: {source}", path.display()))
-        }
+        (None, _) => PyOSError::new_err(format!("{}: {source}", path.display())),
     }
 }
 
@@ -256,15 +253,15 @@ impl Class {
 
 /// A refused program as an exception.
 pub(crate) fn program(py: Python<'_>, error: ProgramError) -> PyErr {
-    load(py, LoadError::from(error))
+    load(py, &LoadError::from(error))
 }
 
 /// A method that could not be loaded as an exception.
-pub(crate) fn load(py: Python<'_>, error: LoadError) -> PyErr {
-    if let LoadError::Program(ProgramError::Io { path, source }) = &error {
-        return io(py, path, source);
+pub(crate) fn load(py: Python<'_>, error: &LoadError) -> PyErr {
+    if let LoadError::Program(ProgramError::Io { path, source }) = error {
+        return io(path, source);
     }
-    let details = match &error {
+    let details = match error {
         LoadError::MissingSpace { buffer, needed_bytes, space, .. } => vec![
             ("arena", buffer.to_string()),
             ("needed_bytes", needed_bytes.to_string()),
@@ -284,7 +281,7 @@ pub(crate) fn load(py: Python<'_>, error: LoadError) -> PyErr {
         }
         _ => Vec::new(),
     };
-    let method = match &error {
+    let method = match error {
         LoadError::Program(error) => error.method(),
         other => other.method(),
     };

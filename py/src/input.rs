@@ -91,12 +91,11 @@ impl<'py> Args<'py> {
         const INLINE: usize = 8;
         let mut inline = [Input::None; INLINE];
         let mut spilled = Vec::new();
-        let inputs = match inline.get_mut(..self.items.len()) {
-            Some(inline) => inline,
-            None => {
-                spilled.resize(self.items.len(), Input::None);
-                &mut spilled[..]
-            }
+        let inputs = if let Some(inline) = inline.get_mut(..self.items.len()) {
+            inline
+        } else {
+            spilled.resize(self.items.len(), Input::None);
+            &mut spilled[..]
         };
         for (input, arg) in inputs.iter_mut().zip(&self.items) {
             *input = arg.as_input()?;

@@ -20,8 +20,8 @@ use std::ffi::{c_int, c_void};
 struct Exchange {
     major: u32,
     minor: u32,
-    previous: *const c_void,
-    allocate: *const c_void,
+    previous: usize,
+    allocate: usize,
     from_object: Option<unsafe extern "C" fn(*mut c_void, *mut *mut ManagedVersioned) -> c_int>,
     to_object: Option<unsafe extern "C" fn(*mut ManagedVersioned, *mut *mut c_void) -> c_int>,
 }
@@ -91,7 +91,7 @@ fn take_fast(object: &Bound<'_, PyAny>) -> Option<Foreign> {
 ///
 /// # Errors
 /// What PyTorch raised.
-pub(crate) fn from_tensor<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn from_tensor(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyAny>> {
     static FROM_DLPACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let Some(to_object) = torch(py).and_then(|torch| torch.exchange?.to_object) else {
         let from_dlpack = FROM_DLPACK.import(py, "torch", "from_dlpack")?;
