@@ -10,6 +10,7 @@
 
 use arenite::exec::{ErrorKind, ExecError, LoadError};
 use arenite::program::ProgramError;
+use pyo3::PyTypeInfo;
 use pyo3::exceptions::{
     PyBaseException, PyFileNotFoundError, PyKeyError, PyMemoryError, PyOSError, PyRuntimeError, PyValueError,
 };
@@ -40,13 +41,18 @@ pub(crate) enum Class {
 /// Class, qualified name, documentation, base in this table, base of Python's own.
 type Row = (Class, &'static CStr, &'static CStr, Option<Class>, Option<fn(Python<'_>) -> Bound<'_, PyType>>);
 
+/// A class of Python's own.
+fn own<T: PyTypeInfo>(py: Python<'_>) -> Bound<'_, PyType> {
+    py.get_type::<T>()
+}
+
 const TABLE: [Row; 14] = [
     (
         Class::Error,
         c"arenite.Error",
         c"The base of every error of this package.\n\nAttributes: kind (the class name), code (ExecuTorch's error number), method, details (dict).",
         None,
-        Some(Python::get_type::<PyRuntimeError>),
+        Some(own::<PyRuntimeError>),
     ),
     (
         Class::ProgramFormatError,
@@ -95,7 +101,7 @@ const TABLE: [Row; 14] = [
         c"arenite.ArenaMemoryError",
         c"A space or an arena has no room; the message carries both numbers.",
         Some(Class::Error),
-        Some(Python::get_type::<PyMemoryError>),
+        Some(own::<PyMemoryError>),
     ),
     (
         Class::ExternalDataError,
@@ -109,7 +115,7 @@ const TABLE: [Row; 14] = [
         c"arenite.InputError",
         c"An input is not what the method was exported for.",
         Some(Class::Error),
-        Some(Python::get_type::<PyValueError>),
+        Some(own::<PyValueError>),
     ),
     (
         Class::KernelError,
@@ -123,7 +129,7 @@ const TABLE: [Row; 14] = [
         c"arenite.MethodNotFound",
         c"A program has no method of that name; the message lists those it has.",
         Some(Class::Error),
-        Some(Python::get_type::<PyKeyError>),
+        Some(own::<PyKeyError>),
     ),
     (
         Class::StaleOutput,
