@@ -18,16 +18,18 @@ use std::sync::{Arc, OnceLock, Weak};
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) options: LoadOptions,
+    /// Whether a caller can come back to it without keeping it: the default set, or one per remapping.
+    named: bool,
 }
 
 static SETS: Mutex<Vec<Weak<Handle>>> = Mutex::new(Vec::new());
 
 impl Handle {
-    pub(crate) fn new(set: Set, share: Share) -> Arc<Self> {
+    fn new(set: Set, share: Share, named: bool) -> Arc<Self> {
         let mut options = base().clone();
         options.arenas = set;
         options.share = share;
-        let handle = Arc::new(Self { options });
+        let handle = Arc::new(Self { options, named });
         let mut sets = SETS.lock();
         sets.retain(|known| known.strong_count() > 0);
         sets.push(Arc::downgrade(&handle));
@@ -37,7 +39,12 @@ impl Handle {
     /// The set of those who name none: host memory without a limit.
     pub(crate) fn default_set() -> &'static Arc<Self> {
         static DEFAULT: OnceLock<Arc<Handle>> = OnceLock::new();
-        DEFAULT.get_or_init(|| Self::new(Set::machine().build(), Share::default()))
+        DEFAULT.get_or_init(|| Self::new(Set::machine().build(), Share::default(), true))
+    }
+
+    /// Whether a caller can come back to it without keeping it.
+    pub(crate) fn is_named(&self) -> bool {
+        self.named
     }
 }
 
@@ -288,7 +295,7 @@ impl ArenaSet {
                 error::new(py, Class::ArenaMemoryError, &failure.to_string(), Facts::default())
             })?;
         }
-        Ok(Self { handle: Handle::new(set, share) })
+        Ok(Self { handle: Handle::new(set, share, false) })
     }
 
     /// What each space of this set holds, and who.
@@ -348,11 +355,27 @@ pub(crate) fn handle_of(arenas: Option<&Bound<'_, PyAny>>) -> PyResult<Arc<Handl
         },
         |dict| dict.extract(),
     )?;
-    let mut builder = Set::machine();
-    for (from, to) in remap {
-        builder = builder.remap(parse(&from)?, parse(&to)?);
+    remapped(remap)
+}
+
+/// The set behind a remapping: the same one as long as somebody keeps it, so that methods of a program that
+/// name the same remapping share their state.
+fn remapped(remap: BTreeMap<String, String>) -> PyResult<Arc<Handle>> {
+    type Known = (BTreeMap<String, String>, Weak<Handle>);
+    static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+    let mut known = KNOWN.lock();
+    known.retain(|(_, handle)| handle.strong_count() > 0);
+    let found = known.iter().find(|(names, _)| *names == remap);
+    if let Some(handle) = found.and_then(|(_, handle)| handle.upgrade()) {
+        return Ok(handle);
     }
-    Ok(Handle::new(builder.build(), Share::default()))
+    let mut builder = Set::machine();
+    for (from, to) in &remap {
+        builder = builder.remap(parse(from)?, parse(to)?);
+    }
+    let handle = Handle::new(builder.build(), Share::default(), true);
+    known.push((remap, Arc::downgrade(&handle)));
+    Ok(handle)
 }
 
 /// What all arena sets of this process hold, by space.

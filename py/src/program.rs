@@ -187,6 +187,11 @@ impl Program {
         if let Some((_, loader)) = loaders.iter().find(|(known, _)| Arc::ptr_eq(known, handle)) {
             return Ok(Arc::clone(loader));
         }
+        // A set that only this list still knows, and that no method uses, is of no use to anybody.
+        let used = |(handle, loader): &(Arc<Handle>, Arc<Loader>)| {
+            handle.is_named() || Arc::strong_count(handle) > 1 || Arc::strong_count(loader) > 1
+        };
+        loaders.retain(used);
         let loader = Arc::new(Loader::new(file, handle.options.clone()));
         loaders.push((Arc::clone(handle), Arc::clone(&loader)));
         Ok(loader)

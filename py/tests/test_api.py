@@ -6,6 +6,7 @@ import gc
 import io
 import pathlib
 import pickle
+import weakref
 from typing import Any
 
 import numpy as np
@@ -221,6 +222,29 @@ def test_a_remap_runs_a_host_program_that_was_planned_elsewhere(case: Any) -> No
     with np.load(case("h16").with_suffix(".npz")) as arrays:
         np.testing.assert_allclose(method(arrays["a0"]), arrays["a1"], atol=1e-5)
     assert [arena.space for arena in method.arenas] == ["host"]
+
+
+def test_one_remapping_is_one_set_of_arenas(case: Any) -> None:
+    program = arenite.Runtime.get().load_program(case("h02"))
+    remap = {"cuda:0": "host"}
+    program.load_method("set_state", arenas=remap).execute([np.full((2, 2), 3, np.float32)])
+    kept = program.load_method("get_state", arenas=dict(remap)).state["state"].numpy()
+    assert not np.array_equal(kept, program.load_method("get_state").state["state"].numpy())
+    np.testing.assert_array_equal(kept, program.load_method("set_state", arenas=remap).state["state"].numpy())
+
+
+def test_arena_sets_that_nobody_keeps_are_given_up(seed_net: Any) -> None:
+    program = arenite.Runtime.get().load_program(seed_net.path)
+    sets = [arenite.ArenaSet(host=arenite.Arena(arenite.Host(), 1 << 20)) for _ in range(3)]
+    for arenas in sets:
+        program.load_method("forward", arenas=arenas)
+    kept = weakref.ref(sets[0])
+    del sets, arenas
+    gc.collect()
+    assert kept() is None
+    before = arenite.memory_stats()["host"]["peak_bytes"]
+    program.load_method("forward", arenas=arenite.ArenaSet())
+    assert (arenite.memory_stats()["host"]["peak_bytes"] or 0) < (before or 0)
 
 
 def test_an_arena_set_limits_and_reports(seed_net: Any) -> None:
