@@ -42,6 +42,8 @@ mod method_hostile;
 #[cfg(feature = "exec")]
 mod method_plans;
 #[cfg(feature = "exec")]
+mod method_replan;
+#[cfg(feature = "exec")]
 mod method_runs;
 #[cfg(feature = "exec")]
 mod program_broken;
