@@ -1,8 +1,8 @@
 //! Arenite.
 
-pub mod plan;
 pub mod align;
 pub mod arena;
+pub mod plan;
 pub mod space;
 
 #[cfg(feature = "exec")]
