@@ -91,7 +91,8 @@ impl Instance {
     /// The parts of an item's life.
     pub fn segments_of(&self, item: usize) -> impl Iterator<Item = Segment> + '_ {
         let whole = self.items[item];
-        let range = self.segments.as_ref().map_or(0..0, |s| s.starts[item] as usize..s.starts[item + 1] as usize);
+        let range =
+            self.segments.as_ref().map_or(0..0, |s| s.starts[item] as usize..s.starts[item + 1] as usize);
         let plain = range.is_empty().then_some(Segment {
             lower: whole.lower,
             upper: whole.upper,
@@ -108,7 +109,8 @@ impl Instance {
         for (item, &offset) in offsets.iter().enumerate() {
             let size_bytes = self.items[item].size;
             let end = offset.checked_add(size_bytes).filter(|&end| end != u64::MAX);
-            peak = peak.max(end.ok_or(PlanError::Overflow { buffer: self.source[item] as usize, size_bytes })?);
+            peak =
+                peak.max(end.ok_or(PlanError::Overflow { buffer: self.source[item] as usize, size_bytes })?);
         }
         Ok(peak)
     }

@@ -237,7 +237,10 @@ impl<'a> Picture<'a> {
             let size = self.problem.buffers[rect.buffer].size_bytes;
             let text = format!(
                 "{}: {size} B at {}, steps {}..{}",
-                (self.label)(rect.buffer), rect.from, rect.first, rect.last
+                (self.label)(rect.buffer),
+                rect.from,
+                rect.first,
+                rect.last
             );
             let colour = (self.role)(rect.buffer).colour();
             rect_svg(out, [x(rect.first), y(rect.to), x(rect.last), y(rect.from)], colour, &text);
@@ -255,7 +258,10 @@ impl<'a> Picture<'a> {
                 _ => write!(path, "H{:.1}V{:.1}", x(step), y(bytes)),
             };
         }
-        let _ = writeln!(out, "<path d=\"{path}\" fill=\"none\" stroke=\"#222\" stroke-width=\"1.5\"><title>bytes alive</title></path>");
+        let _ = writeln!(
+            out,
+            "<path d=\"{path}\" fill=\"none\" stroke=\"#222\" stroke-width=\"1.5\"><title>bytes alive</title></path>"
+        );
         if let Some(bytes) = capacity.filter(|&bytes| bytes <= shown) {
             let _ = writeln!(
                 out,
@@ -301,12 +307,14 @@ impl<'a> Picture<'a> {
                 let scale = |at: u64, from: u64, to: u64, count: usize| {
                     precise(at - from) / precise(to - from) * precise(count as u64)
                 };
-                let (x0, x1) = (scale(rect.first, start, end, columns), scale(rect.last, start, end, columns));
+                let (x0, x1) =
+                    (scale(rect.first, start, end, columns), scale(rect.last, start, end, columns));
                 let (y0, y1) = (scale(rect.from, 0, peak, rows), scale(rect.to, 0, peak, rows));
                 for (row, line) in cells.chunks_mut(columns).enumerate() {
                     let y = (y1.min(precise(row as u64 + 1)) - y0.max(precise(row as u64))).max(0.0);
                     for (column, cell) in line.iter_mut().enumerate().filter(|_| y > 0.0) {
-                        let x = (x1.min(precise(column as u64 + 1)) - x0.max(precise(column as u64))).max(0.0);
+                        let x =
+                            (x1.min(precise(column as u64 + 1)) - x0.max(precise(column as u64))).max(0.0);
                         *cell += x * y * weight;
                     }
                 }

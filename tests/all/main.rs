@@ -8,6 +8,11 @@ mod arena_out_of_memory;
 mod arena_properties;
 mod arena_set;
 mod golden;
+mod plan_data;
+mod plan_features;
+mod plan_golden;
+mod plan_properties;
+mod plan_rejects;
 mod space_contract;
 mod support;
 

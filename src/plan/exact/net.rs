@@ -8,7 +8,12 @@ use crate::plan::instance::{Instance, align_up};
 
 /// The integer the search counts memory in: 32 bits where capacities fit, else 64.
 pub(crate) trait Units:
-    Copy + Ord + core::ops::Add<Output = Self> + core::ops::Sub<Output = Self> + core::ops::AddAssign + core::ops::SubAssign
+    Copy
+    + Ord
+    + core::ops::Add<Output = Self>
+    + core::ops::Sub<Output = Self>
+    + core::ops::AddAssign
+    + core::ops::SubAssign
 {
     const ZERO: Self;
     /// Larger than any offset, with room to add a size.
@@ -218,7 +223,11 @@ impl<T: Units> Net<T> {
     }
 }
 
-fn span_slice<'a>(spans: Option<&'a [Vec<(u32, u32)>]>, item: usize, hull: &'a (u32, u32)) -> &'a [(u32, u32)] {
+fn span_slice<'a>(
+    spans: Option<&'a [Vec<(u32, u32)>]>,
+    item: usize,
+    hull: &'a (u32, u32),
+) -> &'a [(u32, u32)] {
     spans.map_or(core::slice::from_ref(hull), |spans| &spans[item])
 }
 

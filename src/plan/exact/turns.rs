@@ -8,7 +8,8 @@ use super::search::{Outcome, Rank, Search};
 use crate::plan::budget::Clock;
 
 /// The orders that take turns, with how many nodes each gets of a round.
-const ORDERS: [(Rank, u64); 3] = [(Rank::TotalWidthArea, 4), (Rank::TotalAreaWidth, 1), (Rank::WidthAreaTotal, 1)];
+const ORDERS: [(Rank, u64); 3] =
+    [(Rank::TotalWidthArea, 4), (Rank::TotalAreaWidth, 1), (Rank::WidthAreaTotal, 1)];
 
 /// One question, "is there a plan of this height?", and how far it has been answered.
 pub(crate) struct Turns<'n, T> {
