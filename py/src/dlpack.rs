@@ -74,9 +74,10 @@ struct Managed {
     deleter: Option<unsafe extern "C" fn(*mut Managed)>,
 }
 
+/// DLPack's tensor with an owner, of version 1.
 #[repr(C)]
 #[derive(Debug)]
-struct ManagedVersioned {
+pub(crate) struct ManagedVersioned {
     version: Version,
     context: *mut c_void,
     deleter: Option<unsafe extern "C" fn(*mut ManagedVersioned)>,
@@ -198,6 +199,18 @@ pub(crate) fn take(object: &Bound<'_, PyAny>) -> PyResult<Foreign> {
     };
     let capsule = capsule.cast_into::<PyCapsule>().map_err(PyErr::from)?;
     let (owner, tensor) = own(&capsule)?;
+    foreign(owner, tensor)
+}
+
+/// Owns what a framework's exchange function gave, which nobody else frees.
+pub(crate) fn adopt(managed: *mut ManagedVersioned) -> PyResult<Foreign> {
+    let owner = Owner::Versioned(managed);
+    // SAFETY: valid until its deleter runs, which `owner` sees to.
+    let tensor = unsafe { &raw const (*managed).tensor };
+    foreign(owner, tensor)
+}
+
+fn foreign(owner: Owner, tensor: *const Described) -> PyResult<Foreign> {
     // SAFETY: `tensor` lies inside what `owner` keeps.
     let tensor = unsafe { &*tensor };
     let dtype = dtype_of(tensor.kind).ok_or_else(|| {
@@ -261,13 +274,13 @@ fn extents(tensor: &Described, element_bytes: usize) -> PyResult<(Dims, Dims<isi
     let mut step = element_bytes.cast_signed();
     for dim in (0..rank).rev() {
         // SAFETY: a tensor of this rank has as many sizes.
-        let size = unsafe { *tensor.sizes.add(dim) };
+        let size = unsafe { *tensor.sizes.wrapping_add(dim) };
         sizes.as_mut_slice()[dim] = usize::try_from(size).map_err(|_| bad("a negative size"))?;
         strides.as_mut_slice()[dim] = if tensor.strides.is_null() {
             step
         } else {
             // SAFETY: where strides are given, there is one per dimension.
-            let stride = unsafe { *tensor.strides.add(dim) };
+            let stride = unsafe { *tensor.strides.wrapping_add(dim) };
             isize::try_from(stride)
                 .ok()
                 .and_then(|stride| stride.checked_mul(element_bytes.cast_signed()))
@@ -308,6 +321,33 @@ pub(crate) struct Offer<'a> {
 /// # Errors
 /// `BufferError` for kinds that DLPack does not have.
 pub(crate) fn give<'py>(py: Python<'py>, offer: Offer<'_>, versioned: bool) -> PyResult<Bound<'py, PyAny>> {
+    let (pointer, name, destructor): (*mut c_void, &CStr, ffi::PyCapsule_Destructor) = if versioned {
+        (manage(offer)?.cast(), VERSIONED, destroy_versioned)
+    } else {
+        let (tensor, context) = describe(offer)?;
+        let managed = Managed { tensor, context, deleter: Some(delete) };
+        (Box::into_raw(Box::new(managed)).cast(), UNVERSIONED, destroy)
+    };
+    // SAFETY: pointer and name are not null, and the name is static.
+    let capsule = unsafe { ffi::PyCapsule_New(pointer, name.as_ptr(), Some(destructor)) };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+}
+
+/// A tensor for whoever takes the pointer, and calls the deleter once.
+///
+/// # Errors
+/// `BufferError` for kinds that DLPack does not have.
+pub(crate) fn manage(offer: Offer<'_>) -> PyResult<*mut ManagedVersioned> {
+    let flags = if offer.copied { IS_COPIED } else { 0 };
+    let (tensor, context) = describe(offer)?;
+    let managed =
+        ManagedVersioned { version: VERSION, context, deleter: Some(delete_versioned), flags, tensor };
+    Ok(Box::into_raw(Box::new(managed)))
+}
+
+/// The description of a tensor, and what keeps it: an [`Exported`].
+fn describe(offer: Offer<'_>) -> PyResult<(Described, *mut c_void)> {
     let kind = kind_of(offer.dtype)
         .ok_or_else(|| PyBufferError::new_err(format!("DLPack has no kind for {}", offer.dtype)))?;
     let (kind_number, index) = device_pair(offer.space);
@@ -325,20 +365,7 @@ pub(crate) fn give<'py>(py: Python<'py>, offer: Offer<'_>, versioned: bool) -> P
         strides: sizes.wrapping_add(rank),
         offset_bytes: 0,
     };
-    let context = Box::into_raw(context).cast::<c_void>();
-    let (pointer, name, destructor): (*mut c_void, &CStr, ffi::PyCapsule_Destructor) = if versioned {
-        let flags = if offer.copied { IS_COPIED } else { 0 };
-        let managed =
-            ManagedVersioned { version: VERSION, context, deleter: Some(delete_versioned), flags, tensor };
-        (Box::into_raw(Box::new(managed)).cast(), VERSIONED, destroy_versioned)
-    } else {
-        let managed = Managed { tensor, context, deleter: Some(delete) };
-        (Box::into_raw(Box::new(managed)).cast(), UNVERSIONED, destroy)
-    };
-    // SAFETY: pointer and name are not null, and the name is static.
-    let capsule = unsafe { ffi::PyCapsule_New(pointer, name.as_ptr(), Some(destructor)) };
-    // SAFETY: a new reference, or null with an exception set.
-    unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+    Ok((tensor, Box::into_raw(context).cast::<c_void>()))
 }
 
 unsafe extern "C" fn delete(managed: *mut Managed) {

@@ -10,6 +10,7 @@
 
 use arenite::exec::{ErrorKind, ExecError, LoadError};
 use arenite::program::ProgramError;
+use pyo3::PyTypeInfo;
 use pyo3::exceptions::{
     PyBaseException, PyFileNotFoundError, PyKeyError, PyMemoryError, PyOSError, PyRuntimeError, PyValueError,
 };
@@ -40,13 +41,18 @@ pub(crate) enum Class {
 /// Class, qualified name, documentation, base in this table, base of Python's own.
 type Row = (Class, &'static CStr, &'static CStr, Option<Class>, Option<fn(Python<'_>) -> Bound<'_, PyType>>);
 
+/// A class of Python's own.
+fn own<T: PyTypeInfo>(py: Python<'_>) -> Bound<'_, PyType> {
+    py.get_type::<T>()
+}
+
 const TABLE: [Row; 14] = [
     (
         Class::Error,
         c"arenite.Error",
         c"The base of every error of this package.\n\nAttributes: kind (the class name), code (ExecuTorch's error number), method, details (dict).",
         None,
-        Some(|py| py.get_type::<PyRuntimeError>()),
+        Some(own::<PyRuntimeError>),
     ),
     (
         Class::ProgramFormatError,
@@ -95,7 +101,7 @@ const TABLE: [Row; 14] = [
         c"arenite.ArenaMemoryError",
         c"A space or an arena has no room; the message carries both numbers.",
         Some(Class::Error),
-        Some(|py| py.get_type::<PyMemoryError>()),
+        Some(own::<PyMemoryError>),
     ),
     (
         Class::ExternalDataError,
@@ -109,7 +115,7 @@ const TABLE: [Row; 14] = [
         c"arenite.InputError",
         c"An input is not what the method was exported for.",
         Some(Class::Error),
-        Some(|py| py.get_type::<PyValueError>()),
+        Some(own::<PyValueError>),
     ),
     (
         Class::KernelError,
@@ -123,7 +129,7 @@ const TABLE: [Row; 14] = [
         c"arenite.MethodNotFound",
         c"A program has no method of that name; the message lists those it has.",
         Some(Class::Error),
-        Some(|py| py.get_type::<PyKeyError>()),
+        Some(own::<PyKeyError>),
     ),
     (
         Class::StaleOutput,
@@ -216,16 +222,13 @@ pub(crate) fn input(py: Python<'_>, method: &str, index: usize, problem: &str) -
 }
 
 /// The error of the operating system about `path`, as `open` in Python gives it.
-pub(crate) fn io(py: Python<'_>, path: &std::path::Path, source: &std::io::Error) -> PyErr {
+fn io(path: &std::path::Path, source: &std::io::Error) -> PyErr {
     let arguments = |number: i32| (number, describe(source), path.display().to_string());
     match (source.raw_os_error(), source.kind()) {
         // `OSError` picks its subclass, `FileNotFoundError` among them, by number.
         (Some(number), _) => PyOSError::new_err(arguments(number)),
         (None, std::io::ErrorKind::NotFound) => PyFileNotFoundError::new_err(arguments(2)),
-        (None, _) => {
-            let _ = py;
-            PyOSError::new_err(format!("{}: {source}", path.display()))
-        }
+        (None, _) => PyOSError::new_err(format!("{}: {source}", path.display())),
     }
 }
 
@@ -256,15 +259,15 @@ impl Class {
 
 /// A refused program as an exception.
 pub(crate) fn program(py: Python<'_>, error: ProgramError) -> PyErr {
-    load(py, LoadError::from(error))
+    load(py, &LoadError::from(error))
 }
 
 /// A method that could not be loaded as an exception.
-pub(crate) fn load(py: Python<'_>, error: LoadError) -> PyErr {
-    if let LoadError::Program(ProgramError::Io { path, source }) = &error {
-        return io(py, path, source);
+pub(crate) fn load(py: Python<'_>, error: &LoadError) -> PyErr {
+    if let LoadError::Program(ProgramError::Io { path, source }) = error {
+        return io(path, source);
     }
-    let details = match &error {
+    let details = match error {
         LoadError::MissingSpace { buffer, needed_bytes, space, .. } => vec![
             ("arena", buffer.to_string()),
             ("needed_bytes", needed_bytes.to_string()),
@@ -284,7 +287,7 @@ pub(crate) fn load(py: Python<'_>, error: LoadError) -> PyErr {
         }
         _ => Vec::new(),
     };
-    let method = match &error {
+    let method = match error {
         LoadError::Program(error) => error.method(),
         other => other.method(),
     };

@@ -91,12 +91,11 @@ impl<'py> Args<'py> {
         const INLINE: usize = 8;
         let mut inline = [Input::None; INLINE];
         let mut spilled = Vec::new();
-        let inputs = match inline.get_mut(..self.items.len()) {
-            Some(inline) => inline,
-            None => {
-                spilled.resize(self.items.len(), Input::None);
-                &mut spilled[..]
-            }
+        let inputs = if let Some(inline) = inline.get_mut(..self.items.len()) {
+            inline
+        } else {
+            spilled.resize(self.items.len(), Input::None);
+            &mut spilled[..]
         };
         for (input, arg) in inputs.iter_mut().zip(&self.items) {
             *input = arg.as_input()?;
@@ -223,17 +222,15 @@ fn exchange<'py>(
     expected: &impl Expectation,
     torch: &mut bool,
 ) -> PyResult<Arg<'py>> {
-    if !item.hasattr("__dlpack__")? {
-        return Err(refuse(item, &type_name(item), index, expected));
-    }
-    let tensor = if crate::torch::is_tensor(item) {
+    let taken = if crate::torch::is_tensor(item) {
         *torch = true;
-        // A gradient's history is no part of a value; `__dlpack__` would refuse it.
-        item.call_method0("detach")?
+        crate::torch::take(item)
+    } else if item.hasattr("__dlpack__")? {
+        dlpack::take(item)
     } else {
-        item.clone()
+        return Err(refuse(item, &type_name(item), index, expected));
     };
-    dlpack::take(&tensor).map(Arg::Foreign).map_err(|reason| {
+    taken.map(Arg::Foreign).map_err(|reason| {
         let got = format!("{}, which DLPack cannot pass on ({})", type_name(item), reason.value(item.py()));
         let error = refuse(item, &got, index, expected);
         error.set_cause(item.py(), Some(reason));

@@ -1,3 +1,5 @@
+#![expect(clippy::doc_markdown, reason = "documentation of classes and methods is read in Python")]
+#![expect(clippy::unused_self, reason = "a property of a Python class takes the object")]
 //! The Python binding of Arenite: the extension module `arenite._arenite`.
 //!
 //! ```text

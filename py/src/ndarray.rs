@@ -173,10 +173,10 @@ pub(crate) fn view(array: &Bound<'_, PyUntypedArray>) -> Result<View, Refused> {
     let mut strides_bytes = Dims::filled(0, rank).ok_or(Refused::Rank)?;
     for dim in 0..rank {
         // SAFETY: an array of this rank has as many sizes.
-        let size = unsafe { *fields.dimensions.add(dim) };
+        let size = unsafe { *fields.dimensions.wrapping_add(dim) };
         sizes.as_mut_slice()[dim] = size.cast_unsigned();
         // SAFETY: and as many strides.
-        strides_bytes.as_mut_slice()[dim] = unsafe { *fields.strides.add(dim) };
+        strides_bytes.as_mut_slice()[dim] = unsafe { *fields.strides.wrapping_add(dim) };
     }
     Ok(View {
         address: fields.data.cast::<u8>(),

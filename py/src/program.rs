@@ -148,7 +148,7 @@ impl Program {
             return Ok(loaded);
         }
         let loader = self.loader(py, &handle)?;
-        let loaded = py.detach(|| loader.load(name)).map_err(|failure| error::load(py, failure))?;
+        let loaded = py.detach(|| loader.load(name)).map_err(|failure| error::load(py, &failure))?;
         let method = Bound::new(py, Method::new(loaded, loader, handle))?;
         if !is_default {
             return Ok(method);
@@ -253,7 +253,7 @@ impl Program {
         let mut reports = Vec::new();
         for index in names(&file, name, py)? {
             let report = exec::MemoryReport::of_plan(&file, &file.methods()[index].name, options);
-            reports.push(report.map_err(|failure| error::load(py, failure))?);
+            reports.push(report.map_err(|failure| error::load(py, &failure))?);
         }
         Ok(match name {
             Some(_) => MemoryReport::new(reports.remove(0)),

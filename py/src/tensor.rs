@@ -5,7 +5,7 @@
 //!
 //! Deliberately absent: arithmetic. A tensor is a way to NumPy, PyTorch and others.
 
-use crate::dlpack::{self, Offer};
+use crate::dlpack::{self, ManagedVersioned, Offer};
 use crate::error::{self, Class, Facts};
 use crate::input::Arg;
 use crate::memory::Memory;
@@ -97,6 +97,23 @@ impl Tensor {
             writable: true,
         };
         Ok(Arg::Array(view, own.clone()))
+    }
+
+    fn offer<'a>(&'a self, memory: Memory, copied: bool, strides: &'a [usize]) -> Offer<'a> {
+        Offer {
+            address: memory.address(),
+            dtype: self.dtype,
+            sizes: &self.sizes,
+            strides,
+            space: SpaceId::HOST,
+            copied,
+            keep: Box::new(memory),
+        }
+    }
+
+    /// The tensor as DLPack's structure, for a function that takes it over.
+    pub(crate) fn manage(&self, py: Python<'_>) -> PyResult<*mut ManagedVersioned> {
+        dlpack::manage(self.offer(self.memory(py)?, !self.is_owned(), &self.row_major_strides()))
     }
 
     fn row_major_strides(&self) -> Dims {
@@ -200,19 +217,13 @@ impl Tensor {
         if copy == Some(false) && !self.is_owned() {
             return Err(PyBufferError::new_err("state and borrowed outputs can only be copied"));
         }
+        let strides = self.row_major_strides();
         let mut memory = self.memory(py)?;
         if copy == Some(true) && self.is_owned() {
             memory = memory.duplicate();
         }
-        let offer = Offer {
-            address: memory.address(),
-            dtype: self.dtype,
-            sizes: &self.sizes,
-            strides: &self.row_major_strides(),
-            space: SpaceId::HOST,
-            copied: copy == Some(true) || !self.is_owned(),
-            keep: Box::new(memory),
-        };
+        let copied = copy == Some(true) || !self.is_owned();
+        let offer = self.offer(memory, copied, &strides);
         dlpack::give(py, offer, max_version.is_some_and(|(major, _)| major >= 1))
     }
 

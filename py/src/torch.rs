@@ -1,33 +1,110 @@
 //! PyTorch, where the caller already uses it; it is never imported here.
 //!
-//! Deliberately absent: everything else about PyTorch. Tensors cross through DLPack.
+//! Recent releases carry DLPack's C exchange functions, which cost a tenth of `__dlpack__` and
+//! `torch.from_dlpack`; host tensors go that way where they are there.
+//!
+//! Deliberately absent: everything else about PyTorch.
+//!
+//! # Source
+//! `DLPackExchangeAPI` of `dlpack.h` 1.3; `torch.Tensor.__dlpack_c_exchange_api__`.
 
+use crate::dlpack::{self, Foreign, ManagedVersioned};
 use crate::tensor::Tensor;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict, PyType};
+use std::ffi::{c_int, c_void};
 
-/// PyTorch's tensor class, once the caller has imported it.
-fn tensor_class(py: Python<'_>) -> Option<&Bound<'_, PyType>> {
-    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    if let Some(class) = CLASS.get(py) {
-        return Some(class.bind(py));
+/// The head of DLPack's table of exchange functions.
+#[repr(C)]
+struct Exchange {
+    major: u32,
+    minor: u32,
+    previous: usize,
+    allocate: usize,
+    from_object: Option<unsafe extern "C" fn(*mut c_void, *mut *mut ManagedVersioned) -> c_int>,
+    to_object: Option<unsafe extern "C" fn(*mut ManagedVersioned, *mut *mut c_void) -> c_int>,
+}
+
+/// PyTorch's tensor class, and its exchange functions.
+struct Torch {
+    class: Py<PyType>,
+    /// Points into the library, which is never unloaded; the class is kept.
+    exchange: Option<&'static Exchange>,
+}
+
+/// PyTorch, once the caller has imported it.
+fn torch(py: Python<'_>) -> Option<&Torch> {
+    static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
+    if let Some(torch) = TORCH.get(py) {
+        return Some(torch);
     }
     let modules = py.import("sys").ok()?.getattr("modules").ok()?.cast_into::<PyDict>().ok()?;
     let class = modules.get_item("torch").ok()??.getattr("Tensor").ok()?.cast_into::<PyType>().ok()?;
-    Some(CLASS.get_or_init(py, || class.unbind()).bind(py))
+    Some(TORCH.get_or_init(py, || Torch { exchange: exchange(&class), class: class.unbind() }))
+}
+
+fn exchange(class: &Bound<'_, PyType>) -> Option<&'static Exchange> {
+    let capsule = class.getattr("__dlpack_c_exchange_api__").ok()?.cast_into::<PyCapsule>().ok()?;
+    let pointer = capsule.pointer_checked(Some(c"dlpack_exchange_api")).ok()?;
+    // SAFETY: a capsule of this name holds the table, which lives as long as its library.
+    let exchange = unsafe { pointer.cast::<Exchange>().as_ref() };
+    (exchange.major == 1).then_some(exchange)
 }
 
 /// Whether `object` is a tensor of PyTorch, or of a subclass.
 pub(crate) fn is_tensor(object: &Bound<'_, PyAny>) -> bool {
-    tensor_class(object.py()).is_some_and(|class| object.is_instance(class).unwrap_or(false))
+    let py = object.py();
+    torch(py).is_some_and(|torch| object.is_instance(torch.class.bind(py)).unwrap_or(false))
+}
+
+/// The tensor behind a PyTorch object.
+///
+/// # Errors
+/// What `__dlpack__` raised.
+pub(crate) fn take(object: &Bound<'_, PyAny>) -> PyResult<Foreign> {
+    if let Some(foreign) = take_fast(object).filter(|foreign| foreign.space.is_host()) {
+        return Ok(foreign);
+    }
+    // A gradient's history is no part of a value; `__dlpack__` would refuse it.
+    if object.getattr("requires_grad")?.is_truthy()? {
+        return dlpack::take(&object.call_method0("detach")?);
+    }
+    dlpack::take(object)
+}
+
+/// By the exchange function, which does not wait for devices: of use for host tensors alone.
+fn take_fast(object: &Bound<'_, PyAny>) -> Option<Foreign> {
+    let from_object = torch(object.py())?.exchange?.from_object?;
+    let mut managed = core::ptr::null_mut();
+    // SAFETY: the object is a live tensor of the class that the function belongs to, the interpreter is
+    // attached, and there is a place for the result.
+    let status = unsafe { from_object(object.as_ptr().cast(), &raw mut managed) };
+    if status != 0 || managed.is_null() {
+        drop(PyErr::take(object.py()));
+        return None;
+    }
+    dlpack::adopt(managed).ok()
 }
 
 /// `tensor` as one of PyTorch, over the same bytes.
 ///
 /// # Errors
-/// What `torch.from_dlpack` raised.
-pub(crate) fn from_tensor<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py, PyAny>> {
+/// What PyTorch raised.
+pub(crate) fn from_tensor(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyAny>> {
     static FROM_DLPACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    FROM_DLPACK.import(py, "torch", "from_dlpack")?.call1((Bound::new(py, tensor)?,))
+    let Some(to_object) = torch(py).and_then(|torch| torch.exchange?.to_object) else {
+        let from_dlpack = FROM_DLPACK.import(py, "torch", "from_dlpack")?;
+        return from_dlpack.call1((Bound::new(py, tensor)?,));
+    };
+    let managed = tensor.manage(py)?;
+    let mut object = core::ptr::null_mut();
+    // SAFETY: the tensor is whole and handed over; the interpreter is attached; there is a place for the
+    // result. Where the function fails, who frees the tensor is not said, so nobody does.
+    let status = unsafe { to_object(managed, &raw mut object) };
+    if status != 0 {
+        return Err(PyErr::fetch(py));
+    }
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, object.cast()) }
 }
