@@ -1,7 +1,19 @@
-//! Arenite.
+#![cfg_attr(feature = "exec", doc = include_str!("../README.md"))]
+#![cfg_attr(not(feature = "exec"), doc = "Arena memory for ML runtimes: memory spaces, arenas and a planner.")]
+//!
+//! # Where to begin
+//!
+//! | you want | read |
+//! |---|---|
+//! | memory for a runtime of your own | [`arena`], then [`space`] |
+//! | offsets for buffers with lifespans | [`plan`] |
+#![cfg_attr(feature = "exec", doc = "| to load and run a program | [`program`], then [`exec`] |")]
+#![cfg_attr(feature = "exec", doc = "| an operator or back end of your own | [`kernel`], [`delegate`] |")]
+//! | to know how it is built | `design.md` |
 
 pub mod align;
 pub mod arena;
+pub mod plan;
 pub mod space;
 
 #[cfg(feature = "exec")]
@@ -16,6 +28,11 @@ pub mod program;
 pub mod tensor;
 #[cfg(feature = "exec")]
 pub mod value;
+
+#[cfg(doc)]
+pub mod design {
+    #![doc = include_str!("../design.md")]
+}
 
 pub use arena::{
     Arena, ArenaSet, ArenaSetBuilder, ArenaSetReport, ArenaStats, Checkpoint, MissingSpace, OpenSpace,

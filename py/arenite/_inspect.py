@@ -56,7 +56,7 @@ def lines(facts: Mapping[str, Any]) -> Iterator[str]:
         for word in ("operators", "delegates"):
             if method[word]:
                 yield f"  {word}"
-                for item in method[word]:
+                for item in (name.removesuffix(".") for name in method[word]):
                     yield f"    {'✗' if item in lacks else '✓'} {item}"
         for index, tensor in enumerate(method.get("tensors", ())):
             yield f"  tensor {index}  {describe(tensor)}"

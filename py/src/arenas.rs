@@ -37,7 +37,7 @@ impl Handle {
     /// The set of those who name none: host memory without a limit.
     pub(crate) fn default_set() -> &'static Arc<Self> {
         static DEFAULT: OnceLock<Arc<Handle>> = OnceLock::new();
-        DEFAULT.get_or_init(|| Self::new(spaces::builder().build(), Share::default()))
+        DEFAULT.get_or_init(|| Self::new(Set::machine().build(), Share::default()))
     }
 }
 
@@ -250,7 +250,7 @@ impl ArenaSet {
             "none" => Share::Nothing,
             other => return Err(PyValueError::new_err(format!("share is 'state' or 'none', got {other:?}"))),
         };
-        let mut builder = spaces::builder();
+        let mut builder = Set::machine();
         match staging {
             "pageable" => {}
             "pinned" => {
@@ -348,7 +348,7 @@ pub(crate) fn handle_of(arenas: Option<&Bound<'_, PyAny>>) -> PyResult<Arc<Handl
         },
         |dict| dict.extract(),
     )?;
-    let mut builder = spaces::builder();
+    let mut builder = Set::machine();
     for (from, to) in remap {
         builder = builder.remap(parse(&from)?, parse(&to)?);
     }

@@ -55,7 +55,8 @@ fn method<'py>(py: Python<'py>, file: &Program, index: usize, tensors: bool) -> 
         arenas.append(arena)?;
     }
     facts.set_item("arenas", arenas)?;
-    facts.set_item("operators", plan.operator_names())?;
+    let operators: Vec<String> = plan.operator_names().into_iter().map(with_overload).collect();
+    facts.set_item("operators", operators)?;
     let delegates: Vec<&str> = plan.delegates.iter().map(|delegate| &*delegate.id).collect();
     facts.set_item("delegates", delegates)?;
     facts.set_item("instructions", plan.instructions.len())?;
@@ -84,6 +85,11 @@ fn state<'py>(py: Python<'py>, file: &Program, index: usize) -> PyResult<Bound<'
         list.append(entry)?;
     }
     Ok(list)
+}
+
+/// An operator as `name.overload`, the two fields of the file; an empty overload leaves the dot.
+fn with_overload(name: &str) -> String {
+    if name.contains('.') { name.to_owned() } else { format!("{name}.") }
 }
 
 /// The other methods that share a state.

@@ -42,7 +42,7 @@ pub(crate) struct Method {
     /// Which inputs are tensors.
     tensors: Box<[bool]>,
     /// Keeps the state that methods share, and the arena set for figures.
-    keep: (Arc<Loader>, Arc<Handle>),
+    _keep: (Arc<Loader>, Arc<Handle>),
     /// How many runs began; borrowed outputs remember theirs.
     runs: AtomicU64,
 }
@@ -88,7 +88,7 @@ impl Method {
             program: Arc::clone(program),
             index,
             tensors,
-            keep: (loader, handle),
+            _keep: (loader, handle),
             inner: Mutex::new(method),
             runs: AtomicU64::new(0),
         }
@@ -96,12 +96,6 @@ impl Method {
 
     fn plan(&self) -> &MethodPlan {
         &self.program.methods()[self.index]
-    }
-
-    fn report(&self, py: Python<'_>) -> PyResult<exec::MemoryReport> {
-        let options = &self.keep.1.options;
-        exec::MemoryReport::of_plan(&self.program, &self.plan().name, options)
-            .map_err(|failure| error::load(py, failure))
     }
 
     /// Runs `action` on the method, alone and without the interpreter lock being waited for.
@@ -332,14 +326,14 @@ impl Method {
     }
 
     /// Where this method's bytes are.
-    fn memory_report(&self, py: Python<'_>) -> PyResult<MemoryReport> {
-        self.report(py).map(MemoryReport::new)
+    fn memory_report(&self, py: Python<'_>) -> MemoryReport {
+        MemoryReport::new(self.locked(py, |method| method.memory_report()))
     }
 
     /// The arenas that the plan asks for, by memory id.
     #[getter]
     fn arenas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.report(py)?.arenas.iter().map(Arena::of_row))
+        PyTuple::new(py, self.locked(py, |method| method.memory_report()).arenas.iter().map(Arena::of_row))
     }
 
     fn __repr__(&self) -> String {

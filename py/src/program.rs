@@ -8,6 +8,7 @@ use crate::inspect;
 use crate::meta::MethodMeta;
 use crate::method::Method;
 use crate::report::MemoryReport;
+use crate::spaces;
 use arenite::exec::{self, Loader};
 use arenite::program::{MethodPlan, Program as File, ProgramOptions};
 use parking_lot::Mutex;
@@ -343,7 +344,7 @@ impl Missing {
             }
         }
         for (_, buffer) in plan.planned_buffers() {
-            if options.arenas.resolve(buffer.space).is_err() {
+            if spaces::absence(buffer.space).is_some() {
                 add(&mut self.spaces, &buffer.space.to_string());
             }
         }

@@ -2,23 +2,20 @@
 //!
 //! Deliberately absent: arenas; see [`crate::arenas`].
 
-use arenite::{ArenaSet, ArenaSetBuilder, SpaceId};
+use arenite::SpaceId;
+use arenite::space::cuda::{self, Device};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Why a space is absent; `None` where it is there.
+/// Why a space is absent; `None` where it is there. Opens no device.
 pub(crate) fn absence(id: SpaceId) -> Option<String> {
     match id.name() {
         "host" => None,
-        "pinned" => arenite::space::cuda::absence(0),
-        "cuda" => arenite::space::cuda::absence(id.index()),
+        // Page-locked memory comes from the driver, with any device.
+        "pinned" => cuda::absence(0),
+        "cuda" => cuda::absence(id.index()),
         _ => Some("nobody registered it".into()),
     }
-}
-
-/// A set of every space that this machine may have, with reasons for the others.
-pub(crate) fn builder() -> ArenaSetBuilder {
-    ArenaSet::machine()
 }
 
 /// A memory space of this machine.
@@ -26,15 +23,13 @@ pub(crate) fn builder() -> ArenaSetBuilder {
 pub(crate) struct Space {
     id: SpaceId,
     reason: Option<String>,
-    total: Option<u64>,
-    free: Option<u64>,
 }
 
-/// Every space that is known, by name.
+/// Every space that is known, by name: the host, pinned memory, and each device or at least the first.
 pub(crate) fn all() -> Vec<Space> {
-    let (total, free) = host_memory();
-    let space = |id| Space { id, reason: absence(id), total: None, free: None };
-    vec![Space { total, free, ..space(SpaceId::HOST) }, space(SpaceId::PINNED), space(SpaceId::cuda(0))]
+    let devices = cuda::device_count().unwrap_or(0).max(1);
+    let ids = [SpaceId::HOST, SpaceId::PINNED].into_iter().chain((0..devices).map(SpaceId::cuda));
+    ids.map(|id| Space { id, reason: absence(id) }).collect()
 }
 
 /// Total and available bytes of host memory, where the system says.
@@ -45,6 +40,13 @@ fn host_memory() -> (Option<u64>, Option<u64>) {
         line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib << 10)
     };
     (find("MemTotal"), find("MemAvailable"))
+}
+
+impl Space {
+    /// The device behind it; asking opens it.
+    fn device(&self) -> Option<&'static Device> {
+        self.reason.is_none().then(|| Device::open(self.id.index()).ok()).flatten()
+    }
 }
 
 #[pymethods]
@@ -70,13 +72,19 @@ impl Space {
     /// All its bytes, where the system says.
     #[getter]
     fn total(&self) -> Option<u64> {
-        self.total
+        match self.id.name() {
+            "cuda" => self.device().and_then(|device| u64::try_from(device.total_bytes()).ok()),
+            _ => host_memory().0,
+        }
     }
 
     /// The bytes that are free, where the system says.
     #[getter]
     fn free(&self) -> Option<u64> {
-        self.free
+        match self.id.name() {
+            "cuda" => self.device().and_then(Device::free_bytes).and_then(|bytes| u64::try_from(bytes).ok()),
+            _ => host_memory().1,
+        }
     }
 
     /// All of it as a dict.
@@ -84,8 +92,8 @@ impl Space {
         let dict = PyDict::new(py);
         dict.set_item("available", self.available())?;
         dict.set_item("reason", self.reason())?;
-        dict.set_item("total", self.total)?;
-        dict.set_item("free", self.free)?;
+        dict.set_item("total", self.total())?;
+        dict.set_item("free", self.free())?;
         Ok(dict)
     }
 

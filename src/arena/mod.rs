@@ -84,8 +84,8 @@ pub struct Arena<S: MemorySpace> {
     /// The peak, as far as `high` does not say more.
     peak_bytes: Cell<usize>,
     padding_bytes: Cell<usize>,
-    blocks: Cell<u64>,
     chunks: RefCell<Chunks>,
+    blocks: Cell<u64>,
     space: S,
 }
 
@@ -146,7 +146,7 @@ impl<S: MemorySpace> Arena<S> {
     #[inline]
     pub fn allocate(&self, layout: Layout) -> Result<Block, AllocError> {
         match self.bump_counted(layout) {
-            Some(block) => Ok(block),
+            Some(address) => Ok(Block::new(address, layout)),
             None => self.grow_and_allocate(layout),
         }
     }
@@ -158,16 +158,17 @@ impl<S: MemorySpace> Arena<S> {
             return Ok(Block::new(dangling(layout.align()), layout));
         }
         self.grow(layout)?;
-        self.bump_counted(layout).ok_or(self.never_fits(layout))
+        let address = self.bump_counted(layout).ok_or(self.never_fits(layout))?;
+        Ok(Block::new(address, layout))
     }
 
     #[inline(always)]
-    fn bump_counted(&self, layout: Layout) -> Option<Block> {
+    fn bump_counted(&self, layout: Layout) -> Option<NonNull<u8>> {
         let before = self.cursor.get();
         let address = self.bump(layout)?;
         self.blocks.set(self.blocks.get() + 1);
         self.padding_bytes.set(self.padding_bytes.get() + (address.addr().get() - before));
-        Some(Block::new(address, layout))
+        Some(address)
     }
 
     /// A block for `layout`, and how many bytes from its start on may hold old data: where the space gives

@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! Scopes and checkpoints: taking back what was given out since a point.
 //!
 //! ```text

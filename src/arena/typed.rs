@@ -23,10 +23,16 @@ impl<S: HostAccessible> Arena<S> {
         unsafe { address.cast::<MaybeUninit<T>>().as_mut() }
     }
 
-    /// Moves `value` in. The slow path takes the value along, so that the fast one saves no register.
+    /// Moves `value` in.
+    ///
+    /// The slow path takes a small value along, so that the fast one saves no register; a large one is
+    /// mentioned once, so that it is made in place.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
     fn put<T>(&self, value: T) -> &mut T {
+        if size_of::<T>() > size_of::<[usize; 2]>() {
+            return self.slot().write(value);
+        }
         match self.bump(Layout::new::<T>()) {
             // SAFETY: as in `slot`.
             Some(address) => unsafe { address.cast::<MaybeUninit<T>>().as_mut() }.write(value),

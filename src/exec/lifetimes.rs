@@ -118,25 +118,24 @@ impl Walk<'_> {
         let spec = &self.plan.tensors[tensor];
         let Storage::Planned { buffer, offset_bytes, .. } = spec.storage else { return };
         let buffer = buffer as usize;
-        let index = match self.of_tensor[tensor] {
-            Some(index) => index,
-            None => {
-                let index = self.viewed(tensor, buffer, offset_bytes).unwrap_or(self.buffers.len());
-                if index == self.buffers.len() {
-                    self.buffers.push(LiveBuffer {
-                        tensors: Vec::new(),
-                        buffer,
-                        offset_bytes,
-                        size_bytes: spec.size_bytes,
-                        first: at,
-                        last: at + 1,
-                        role,
-                    });
-                }
-                self.buffers[index].tensors.push(tensor);
-                self.of_tensor[tensor] = Some(index);
-                index
+        let index = if let Some(index) = self.of_tensor[tensor] {
+            index
+        } else {
+            let index = self.viewed(tensor, buffer, offset_bytes).unwrap_or(self.buffers.len());
+            if index == self.buffers.len() {
+                self.buffers.push(LiveBuffer {
+                    tensors: Vec::new(),
+                    buffer,
+                    offset_bytes,
+                    size_bytes: spec.size_bytes,
+                    first: at,
+                    last: at + 1,
+                    role,
+                });
             }
+            self.buffers[index].tensors.push(tensor);
+            self.of_tensor[tensor] = Some(index);
+            index
         };
         let live = &mut self.buffers[index];
         live.last = live.last.max(at + 1);

@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! Loading a method: from a plan to bound memory, all or nothing.
 //!
 //! In order: every space is resolved, every operator and delegate found, every argument checked against the

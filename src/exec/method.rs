@@ -9,12 +9,14 @@
 //!
 //! Deliberately absent: threads. A method runs one call at a time; whoever shares it brings a lock.
 
+use super::check::{check_frozen, check_tensor};
 use super::device;
 use super::error::{ExecError, InputProblem};
 use super::graph::Graph;
-use super::input::{Input, Output, TensorInput};
+use super::input::{Input, TensorInput};
 use super::load::LoadOptions;
 use super::memory::{Tables, Temp};
+use super::outputs::Outputs;
 use super::planned::Planned;
 use super::report::MemoryReport;
 use super::state::Roles;
@@ -32,9 +34,6 @@ use std::sync::Arc;
 /// # Source
 /// `kMaxInstructions` of the ExecuTorch runtime.
 pub const INSTRUCTIONS_MAX: u64 = 10_000_000;
-
-/// How far a real input may be from the one frozen at export: absolute, and relative to it.
-const FROZEN_TOLERANCE: (f64, f64) = (1e-4, 1e-5);
 
 /// What a method is made of.
 pub(super) struct Parts {
@@ -178,7 +177,7 @@ impl Method {
         Outputs { method: self }
     }
 
-    fn name_owned(&self) -> String {
+    pub(super) fn name_owned(&self) -> String {
         self.name().to_string()
     }
 
@@ -330,7 +329,7 @@ impl Method {
     }
 
     /// Takes back what the caller lent and what views named.
-    fn unbind_lent(&mut self) {
+    pub(super) fn unbind_lent(&mut self) {
         if self.supplied.is_empty() {
             return;
         }
@@ -429,133 +428,6 @@ impl Method {
 /// The name of a state tensor: the file's, or its index where the file has none.
 pub(super) fn state_name(plan: &MethodPlan, tensor: usize) -> String {
     plan.tensor_name(&plan.tensors[tensor]).map_or_else(|| format!("tensor_{tensor}"), str::to_string)
-}
-
-/// What a run left: borrows the method and what the caller lent it.
-#[derive(Debug)]
-pub struct Outputs<'a> {
-    method: &'a mut Method,
-}
-
-impl Outputs<'_> {
-    /// How many.
-    pub fn len(&self) -> usize {
-        self.method.plan().outputs.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Output `index`; [`Output::None`] past the last.
-    pub fn get(&self, index: usize) -> Output<'_> {
-        let plan = self.method.plan();
-        let Some(&id) = plan.outputs.get(index) else { return Output::None };
-        match self.method.tables.values()[id.index()] {
-            Value::Int(value) => Output::Int(value),
-            Value::Bool(value) => Output::Bool(value),
-            Value::Double(value) => Output::Double(value),
-            Value::Text(span) => Output::Text(plan.lists.text(span)),
-            Value::Tensor(tensor) => Output::Tensor(&self.method.tables.tensors()[tensor as usize]),
-            _ => Output::None,
-        }
-    }
-
-    /// Copies the elements of tensor output `index`, row-major, to `target`, which must be just as long.
-    ///
-    /// # Errors
-    /// [`ExecError::Output`] where the output is no tensor or the lengths differ.
-    pub fn copy_to(&mut self, index: usize, target: &mut [u8]) -> Result<(), ExecError> {
-        let wrong = |method: &Method, problem: String| ExecError::Output {
-            method: method.name_owned(),
-            index,
-            problem,
-        };
-        let method = &mut *self.method;
-        let value = method.plan().outputs.get(index).map(|id| method.tables.values()[id.index()]);
-        let Some(Value::Tensor(at)) = value else {
-            return Err(wrong(method, "not a tensor".into()));
-        };
-        let tensor = &method.tables.tensors()[at as usize];
-        device::copy_output(&mut method.planned.holdings, tensor, target)
-            .map_err(|problem| wrong(self.method, problem))
-    }
-}
-
-impl Drop for Outputs<'_> {
-    fn drop(&mut self) {
-        self.method.unbind_lent();
-    }
-}
-
-/// Whether a tensor input fits: space, kind, rank, and each dimension.
-#[inline]
-fn check_tensor(declared: &Tensor, input: &TensorInput<'_>) -> Result<(), Box<InputProblem>> {
-    if declared.dtype() == input.dtype() && declared.sizes() == input.sizes() && !declared.is_dynamic() {
-        return Ok(());
-    }
-    check_other_tensor(declared, input).map_err(Box::new)
-}
-
-#[cold]
-fn check_other_tensor(declared: &Tensor, input: &TensorInput<'_>) -> Result<(), InputProblem> {
-    let (bound, sizes) = (declared.bound(), input.sizes());
-    if declared.dtype() != input.dtype() {
-        return Err(InputProblem::DType { expected: declared.dtype(), got: input.dtype() });
-    }
-    if bound.len() != sizes.len() {
-        return Err(InputProblem::Rank { expected: bound.into(), got: sizes.into() });
-    }
-    if !declared.is_dynamic() && bound != sizes {
-        return Err(InputProblem::Shape { expected: bound.into(), got: sizes.into() });
-    }
-    let over = (0..bound.len()).find(|&dim| sizes[dim] > bound[dim]);
-    match over {
-        Some(dim) => Err(InputProblem::Bound {
-            dim,
-            maximum: bound[dim],
-            got: sizes[dim],
-            bounds: bound.into(),
-            sizes: sizes.into(),
-        }),
-        None => Ok(()),
-    }
-}
-
-/// Whether a value that was frozen at export came again.
-#[cold]
-fn check_frozen(plan: &MethodPlan, value: Value, input: &Input<'_>) -> Result<(), InputProblem> {
-    let frozen = |same: bool, expected: String, got: String| {
-        if same { Ok(()) } else { Err(InputProblem::Frozen { expected, got }) }
-    };
-    match (value, *input) {
-        (Value::None, Input::None) => Ok(()),
-        (Value::Int(want), Input::Int(got)) => frozen(want == got, want.to_string(), got.to_string()),
-        (Value::Bool(want), Input::Bool(got)) => frozen(want == got, want.to_string(), got.to_string()),
-        (Value::Double(want), Input::Double(got)) => {
-            let near = (want - got).abs() <= FROZEN_TOLERANCE.0 + FROZEN_TOLERANCE.1 * want.abs();
-            let same = near || want == got || (want.is_nan() && got.is_nan());
-            frozen(same, format!("{want:?}"), format!("{got:?}"))
-        }
-        (Value::Text(span), Input::Text(got)) => {
-            let want = plan.lists.text(span);
-            frozen(want == got, format!("{want:?}"), format!("{got:?}"))
-        }
-        (want, got) => {
-            let expected = match want {
-                Value::Int(value) => format!("int {value}, frozen at export"),
-                Value::Bool(value) => format!("bool {value}, frozen at export"),
-                Value::Double(value) => format!("float {value:?}, frozen at export"),
-                other => other.kind().into(),
-            };
-            let got = match got {
-                Input::Tensor(tensor) => format!("tensor of {}", tensor.dtype()),
-                other => other.kind().into(),
-            };
-            Err(InputProblem::Kind { expected, got })
-        }
-    }
 }
 
 /// Whether an unplanned input may name the caller's bytes: same space, gapless in order, aligned.

@@ -7,6 +7,7 @@
 //! Deliberately absent: file formats ([`crate::program`]), arithmetic ([`crate::kernel`]) and back ends
 //! ([`crate::delegate`]). This decides where bytes live, and when.
 
+mod check;
 mod device;
 mod error;
 mod flow;
@@ -16,6 +17,7 @@ mod lifetimes;
 mod load;
 mod memory;
 mod method;
+mod outputs;
 mod planned;
 mod report;
 mod state;
@@ -26,5 +28,6 @@ pub use error::{ErrorKind, ExecError, InputProblem, LoadError};
 pub use input::{Input, Output, TensorInput};
 pub use lifetimes::{BufferRole, LiveBuffer};
 pub use load::{LoadOptions, Loader, MAX_PLANNED_BYTES, Share};
-pub use method::{INSTRUCTIONS_MAX, Method, Outputs};
+pub use method::{INSTRUCTIONS_MAX, Method};
+pub use outputs::Outputs;
 pub use report::{ArenaRow, MemoryReport, SpaceRow};

@@ -33,6 +33,9 @@ struct Want {
     size_bytes: usize,
 }
 
+/// Memory that was refused: the space, the bytes asked for, and what the space said.
+pub(super) type Refusal = (SpaceId, usize, String);
+
 /// A block that was taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Carved {
@@ -57,11 +60,7 @@ impl core::fmt::Debug for Holdings {
 
 impl Holdings {
     /// Takes one arena per space, large enough for all wants there, and carves a block for each.
-    fn take(
-        arenas: &ArenaSet,
-        wants: &[Want],
-        owner: &str,
-    ) -> Result<(Self, Vec<Option<Carved>>), (SpaceId, usize, String)> {
+    fn take(arenas: &ArenaSet, wants: &[Want], owner: &str) -> Result<(Self, Vec<Option<Carved>>), Refusal> {
         let mut holdings = Self::default();
         let mut blocks = vec![None; wants.len()];
         for (first, want) in wants.iter().enumerate() {
@@ -128,35 +127,28 @@ impl Holdings {
 
     /// Makes a block all zero.
     fn zero(&mut self, block: Carved) -> Result<(), QueueError> {
-        match self.queue(block.space) {
+        if let Some(queue) = self.queue(block.space) {
             // SAFETY: the block came from the arena of this space, held here, and nothing uses it now.
-            Some(queue) => unsafe { queue.fill(block.address, block.size_bytes, 0) },
-            None => {
-                // SAFETY: an arena's block in a space without a queue is host memory, and writable; nothing
-                // uses it now.
-                unsafe { block.address.write_bytes(0, block.size_bytes) };
-                Ok(())
-            }
+            return unsafe { queue.fill(block.address, block.size_bytes, 0) };
         }
+        // SAFETY: an arena's block in a space without a queue is host memory, and writable; nothing uses it now.
+        unsafe { block.address.write_bytes(0, block.size_bytes) };
+        Ok(())
     }
 
     /// Makes the bytes at `target` what `source` holds.
     fn fill(&mut self, target: NonNull<u8>, space: SpaceId, source: &[u8]) -> Result<(), QueueError> {
-        match self.queue(space) {
-            Some(queue) => {
-                let piece = Piece { target, source: NonNull::from(source).cast(), size_bytes: source.len() };
-                // SAFETY: the target is inside a block held here; the source is borrowed until the queue
-                // has done its work, which the next line waits for.
-                unsafe { queue.upload(&[piece]) }?;
-                queue.synchronize()
-            }
-            None => {
-                // SAFETY: the target is inside a host block held here, at least as long as the source (the
-                // reader checked initial values against their tensors); it overlaps no file.
-                unsafe { target.copy_from_nonoverlapping(NonNull::from(source).cast(), source.len()) };
-                Ok(())
-            }
+        if let Some(queue) = self.queue(space) {
+            let piece = Piece { target, source: NonNull::from(source).cast(), size_bytes: source.len() };
+            // SAFETY: the target is inside a block held here; the source is borrowed until the queue has done
+            // its work, which the next line waits for.
+            unsafe { queue.upload(&[piece]) }?;
+            return queue.synchronize();
         }
+        // SAFETY: the target is inside a host block held here, at least as long as the source (the reader checked
+        // initial values against their tensors); it overlaps no file.
+        unsafe { target.copy_from_nonoverlapping(NonNull::from(source).cast(), source.len()) };
+        Ok(())
     }
 }
 

@@ -268,15 +268,10 @@ impl fmt::Display for MemoryReport {
         let held = self.delegate_constants.iter().filter(|(_, bytes)| *bytes > 0);
         constants.extend(held.map(|(space, bytes)| format!("{space} {}", readable(*bytes))));
         let constants = if constants.is_empty() { "none".into() } else { constants.join(", ") };
-        let state = match self.state.len() {
-            0 => "none".into(),
-            _ => {
-                let entries = self.state.iter();
-                let entries =
-                    entries.map(|(name, space, bytes)| format!("{name} {space} {}", readable(*bytes)));
-                entries.collect::<Vec<_>>().join(", ")
-            }
-        };
+        let entries = self.state.iter();
+        let entries = entries.map(|(name, space, bytes)| format!("{name} {space} {}", readable(*bytes)));
+        let state = entries.collect::<Vec<_>>().join(", ");
+        let state = if state.is_empty() { "none".into() } else { state };
         let staging = match self.staging_bytes {
             0 => "none".into(),
             bytes => readable(bytes),

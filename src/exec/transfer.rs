@@ -3,8 +3,8 @@
 //! Deliberately absent: conversion. Element kinds were compared before.
 
 use super::input::TensorInput;
-use crate::tensor::shape::strides;
-use crate::tensor::{RANK_MAX, Tensor};
+use crate::tensor::shape::{contiguous_order, strides};
+use crate::tensor::{DimOrder, RANK_MAX, Tensor};
 use core::ptr::NonNull;
 
 /// One side of a copy: an address and a step in bytes per dimension.
@@ -53,13 +53,12 @@ pub(super) unsafe fn copy_out(target: NonNull<u8>, source: &Tensor) {
         return;
     }
     let width = source.dtype().size_bytes();
-    let identity: [u8; RANK_MAX] = core::array::from_fn(|dim| dim as u8);
-    let order = &identity[..source.rank()];
+    let order = contiguous_order(source.rank()).unwrap_or_else(DimOrder::empty);
     let source_bytes = to_bytes(&source.strides(), width);
-    let target_bytes = to_bytes(&strides(source.sizes(), order), width);
+    let target_bytes = to_bytes(&strides(source.sizes(), &order), width);
     copy_strided(
         source.sizes(),
-        order,
+        &order,
         width,
         Side { address: target.as_ptr(), strides: &target_bytes[..source.rank()] },
         Side { address: address.as_ptr(), strides: &source_bytes[..source.rank()] },
@@ -79,9 +78,8 @@ fn copy_strided(sizes: &[usize], order: &[u8], width: usize, target: Side<'_>, s
     if sizes.contains(&0) {
         return;
     }
-    let (&inner, outer) = match order.split_last() {
-        Some((inner, outer)) => (inner, outer),
-        None => return copy_line(1, width, (target.address, 0), (source.address, 0)),
+    let Some((&inner, outer)) = order.split_last() else {
+        return copy_line(1, width, (target.address, 0), (source.address, 0));
     };
     let inner = usize::from(inner);
     let mut index = [0_usize; RANK_MAX];

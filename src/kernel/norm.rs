@@ -258,7 +258,7 @@ fn batch_norm_fixed(call: &mut KernelCall<'_>, eps: f64, outs: [usize; 3]) -> Re
         let (weight, bias, mean, var) = (weight?, bias?, mean?, var?);
         let from = input_apart::<T>(call, outs[0], &[])?;
         let to = cells_to_write::<T>(call.tensor(outs[0])?, outs[0])?;
-        let scales = Scales::<<T as Numeric>::Acc>::new(count, call.scratch(), |channel| {
+        let scales = Channels::<<T as Numeric>::Acc>::new(count, call.scratch(), |channel| {
             let scale = at(weight, channel, 1.0) / (at(var, channel, 1.0) + eps).sqrt();
             (at(mean, channel, 0.0), scale, at(bias, channel, 0.0))
         })?;
@@ -268,13 +268,13 @@ fn batch_norm_fixed(call: &mut KernelCall<'_>, eps: f64, outs: [usize; 3]) -> Re
 }
 
 /// Mean, scale and shift of each channel.
-struct Scales<'a, A> {
+struct Channels<'a, A> {
     means: &'a [A],
     scales: &'a [A],
     shifts: &'a [A],
 }
 
-impl<'a, A: Float> Scales<'a, A> {
+impl<'a, A: Float> Channels<'a, A> {
     fn new(
         count: usize,
         scratch: Scratch<'a>,
@@ -297,10 +297,10 @@ impl<'a, A: Float> Scales<'a, A> {
 fn by_channel<T: Numeric<Acc: Float>>(
     from: &[ReadCell<T>],
     to: &[Cell<T>],
-    scales: &Scales<'_, T::Acc>,
+    channels: &Channels<'_, T::Acc>,
     step: usize,
 ) {
-    let count = scales.means.len();
+    let count = channels.means.len();
     if count == 0 || step == 0 {
         return;
     }
@@ -309,7 +309,7 @@ fn by_channel<T: Numeric<Acc: Float>>(
         || {
             if step == 1 {
                 for (from, to) in from.chunks(count).zip(to.chunks(count)) {
-                    let values = scales.means.iter().zip(scales.scales).zip(scales.shifts);
+                    let values = channels.means.iter().zip(channels.scales).zip(channels.shifts);
                     for ((slot, cell), ((mean, scale), shift)) in to.iter().zip(from).zip(values) {
                         slot.set(T::narrow((cell.get().widen() - *mean) * *scale + *shift));
                     }
@@ -317,7 +317,13 @@ fn by_channel<T: Numeric<Acc: Float>>(
             } else {
                 for (run, (from, to)) in from.chunks(step).zip(to.chunks(step)).enumerate() {
                     let channel = run % count;
-                    affine(from, to, scales.means[channel], scales.scales[channel], scales.shifts[channel]);
+                    affine(
+                        from,
+                        to,
+                        channels.means[channel],
+                        channels.scales[channel],
+                        channels.shifts[channel],
+                    );
                 }
             }
         },
@@ -346,7 +352,7 @@ fn batch_norm_no_stats(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
         let (weight, bias) = (parameter::<T>(call, 1, &[6, 7, 8])?, parameter::<T>(call, 2, &[6, 7, 8])?);
         let runs = |channel: usize| from.chunks(step.max(1)).skip(channel).step_by(count.max(1));
         let members = (from.len() / count.max(1)) as f64;
-        let scales = Scales::<<T as Numeric>::Acc>::new(count, call.scratch(), |channel| {
+        let scales = Channels::<<T as Numeric>::Acc>::new(count, call.scratch(), |channel| {
             let mean = runs(channel).map(|run| fold_run(&Sum, run)).sum::<f64>() / members;
             let spread = runs(channel).map(|run| fold_run(&Spread { mean }, run)).sum::<f64>() / members;
             let rstd = 1.0 / (spread + eps).sqrt();
@@ -397,8 +403,10 @@ fn layer_norm(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
         let (means, rstds) = (cells_to_write::<T>(call.tensor(6)?, 6)?, cells_to_write::<T>(call.tensor(7)?, 7)?);
         let (weight, bias) = (parameter::<T>(call, 2, &[5, 6, 7])?, parameter::<T>(call, 3, &[5, 6, 7])?);
         if len == 0 {
-            means.iter().for_each(|slot| slot.set(T::from_f64(0.0)));
-            rstds.iter().for_each(|slot| slot.set(T::from_f64(f64::NAN)));
+            for (mean, rstd) in means.iter().zip(rstds) {
+                mean.set(T::from_f64(0.0));
+                rstd.set(T::from_f64(f64::NAN));
+            }
             return Ok(());
         }
         vectorised(#[inline(always)] || {
@@ -491,8 +499,10 @@ fn group_norm(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
         let (weight, bias) = (parameter::<T>(call, 1, &[8, 9, 10])?, parameter::<T>(call, 2, &[8, 9, 10])?);
         let len = members * area;
         if len == 0 {
-            means.iter().for_each(|slot| slot.set(T::from_f64(0.0)));
-            rstds.iter().for_each(|slot| slot.set(T::from_f64(f64::NAN)));
+            for (mean, rstd) in means.iter().zip(rstds) {
+                mean.set(T::from_f64(0.0));
+                rstd.set(T::from_f64(f64::NAN));
+            }
             return Ok(());
         }
         vectorised(#[inline(always)] || {

@@ -56,8 +56,6 @@ pub(crate) trait Float:
     + Mul<Output = Self>
     + Div<Output = Self>
 {
-    /// The square root.
-    fn root(self) -> Self;
 }
 
 macro_rules! float {
@@ -91,10 +89,7 @@ macro_rules! float {
             #[inline(always)]
             fn is_nan(self) -> bool { self != self }
         }
-        impl Float for $kind {
-            #[inline(always)]
-            fn root(self) -> Self { self.sqrt() }
-        }
+        impl Float for $kind {}
     )+};
 }
 float!(f32, f64);

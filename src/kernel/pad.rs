@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![expect(clippy::cast_possible_truncation, reason = "checked numbers of elements; 64-bit addresses")]
 //! Padding: a border around the last dimensions, constant or made of the tensor itself.
 //!
 //! ```text
@@ -40,7 +41,7 @@ fn padded(sizes: &[usize], pad: &[i64]) -> Result<(Amounts, Dims), KernelError> 
     let refused = |why: &str| {
         KernelError::Shape(format!("padding {} of sizes {}: {why}", display_sizes(pad), display_sizes(sizes)))
     };
-    if pad.len() % 2 != 0 || pad.len() / 2 > sizes.len() {
+    if !pad.len().is_multiple_of(2) || pad.len() / 2 > sizes.len() {
         return Err(refused("one pair of amounts for each dimension at most"));
     }
     let mut out = dims(sizes)?;

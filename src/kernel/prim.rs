@@ -62,27 +62,27 @@ pub(super) const KERNELS: &[Kernel] = &[
     Kernel {
         name: "executorch_prim::eq.Scalar",
         args: BINARY,
-        run: |call| comparison(call, |a, b| a == b, |a, b| a == b, |a, b| a == b),
+        run: |call| comparison(call, |a, b| a == b, same, |a, b| a == b),
     },
     Kernel {
         name: "executorch_prim::gt.Scalar",
         args: BINARY,
-        run: |call| comparison(call, |a, b| a > b, |a, b| a > b, |a, b| a & !b),
+        run: |call| comparison(call, |a, b| a > b, |a, b| a > b, |a, b| a && !b),
     },
     Kernel {
         name: "executorch_prim::lt.Scalar",
         args: BINARY,
-        run: |call| comparison(call, |a, b| a < b, |a, b| a < b, |a, b| !a & b),
+        run: |call| comparison(call, |a, b| a < b, |a, b| a < b, |a, b| !a && b),
     },
     Kernel {
         name: "executorch_prim::ge.Scalar",
         args: BINARY,
-        run: |call| comparison(call, |a, b| a >= b, |a, b| a >= b, |a, b| a | !b),
+        run: |call| comparison(call, |a, b| a >= b, |a, b| a >= b, |a, b| a || !b),
     },
     Kernel {
         name: "executorch_prim::le.Scalar",
         args: BINARY,
-        run: |call| comparison(call, |a, b| a <= b, |a, b| a <= b, |a, b| !a | b),
+        run: |call| comparison(call, |a, b| a <= b, |a, b| a <= b, |a, b| !a || b),
     },
     Kernel { name: "executorch_prim::neg.Scalar", args: UNARY, run: negation },
     Kernel { name: "executorch_prim::sym_not.Scalar", args: &[Arg::Bool, Arg::Result], run: not },
@@ -237,6 +237,11 @@ fn true_division(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
     call.set(2, Value::Double(value))
 }
 
+#[expect(clippy::float_cmp, reason = "the operator asks whether two numbers are equal")]
+fn same(a: f64, b: f64) -> bool {
+    a == b
+}
+
 fn comparison(
     call: &mut KernelCall<'_>,
     ints: fn(i64, i64) -> bool,
@@ -277,7 +282,7 @@ fn to_float(call: &mut KernelCall<'_>) -> Result<(), KernelError> {
 /// A whole real number as an int, where it fits.
 fn whole(value: f64) -> Result<Value, KernelError> {
     const END: f64 = 9_223_372_036_854_775_808.0;
-    if value >= -END && value < END {
+    if (-END..END).contains(&value) {
         #[expect(clippy::cast_possible_truncation, reason = "just compared with the ends of an int")]
         return Ok(Value::Int(value as i64));
     }

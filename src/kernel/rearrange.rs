@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![expect(clippy::cast_possible_truncation, reason = "checked numbers of elements; 64-bit addresses")]
 //! Rearrangement: joining, repeating, turning and re-blocking tensors.
 //!
 //! ```text

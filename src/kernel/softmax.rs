@@ -35,7 +35,6 @@ pub(super) const KERNELS: &[Kernel] = &[
 trait Exponential: Float {
     fn exponential(self) -> Self;
     fn logarithm(self) -> Self;
-    fn scratch<'a>(scratch: super::Scratch<'a>, count: usize) -> Result<&'a mut [Self], KernelError>;
 }
 
 impl Exponential for f32 {
@@ -46,9 +45,6 @@ impl Exponential for f32 {
     fn logarithm(self) -> Self {
         self.ln()
     }
-    fn scratch<'a>(scratch: super::Scratch<'a>, count: usize) -> Result<&'a mut [Self], KernelError> {
-        scratch.zeroed(count)
-    }
 }
 
 impl Exponential for f64 {
@@ -58,9 +54,6 @@ impl Exponential for f64 {
     }
     fn logarithm(self) -> Self {
         self.ln()
-    }
-    fn scratch<'a>(scratch: super::Scratch<'a>, count: usize) -> Result<&'a mut [Self], KernelError> {
-        scratch.zeroed(count)
     }
 }
 
@@ -98,7 +91,7 @@ where
     } else {
         apart::<T>(input, 0, out, call.scratch())?
     };
-    let line = <T::Acc as Exponential>::scratch(call.scratch(), len)?;
+    let line = call.scratch().zeroed::<T::Acc>(len)?;
     vectorised(
         #[inline(always)]
         || {
@@ -140,7 +133,9 @@ fn normalise<T: Exponential, const LOG: bool>(line: &mut [T]) {
         let sum = fold(line, T::default(), |a, b| a + b, |value| (*value - most).exponential());
         // x − max first: near the maximum nothing is lost.
         let log = sum.logarithm();
-        line.iter_mut().for_each(|value| *value = (*value - most) - log);
+        for value in line {
+            *value = (*value - most) - log;
+        }
     } else {
         let sum = fold(
             line,
@@ -152,7 +147,9 @@ fn normalise<T: Exponential, const LOG: bool>(line: &mut [T]) {
             },
         );
         let scale = T::ONE / sum;
-        line.iter_mut().for_each(|value| *value = *value * scale);
+        for value in line {
+            *value = *value * scale;
+        }
     }
 }
 

@@ -371,7 +371,9 @@ fn row<const W: usize>(axis: Axis, to: To<'_, W>, from: From<'_, W>) {
         let target = &to.0[t as usize..][..axis.size];
         if axis.from == 0 {
             let word = from.0[f as usize].get();
-            target.iter().for_each(|cell| cell.set(word));
+            for cell in target {
+                cell.set(word);
+            }
             return;
         }
         for cell in target {

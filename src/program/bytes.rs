@@ -70,7 +70,7 @@ impl ProgramBytes {
     }
 
     fn zeroed(len: usize) -> Self {
-        Self(Held::Owned { lines: vec![Line::zeroed(); len.div_ceil(size_of::<Line>())], len })
+        Self(Held::Owned { lines: bytemuck::zeroed_vec(len.div_ceil(size_of::<Line>())), len })
     }
 
     /// The bytes, if they are owned.

@@ -16,7 +16,7 @@ use super::bytes::ProgramBytes;
 use super::error::{At, Fault, Layout, Part, ProgramError, Refusal};
 use super::header::{data_extents, segment_range};
 use super::method::DataRef;
-use super::schema::{DataSegment, FlatTensor, NamedData, TensorLayout};
+use super::schema::{DataSegment, FlatTensor, NamedData, TensorLayout, required};
 use super::tensor::{check_sizes, check_tensor_bytes};
 use crate::tensor::DType;
 
@@ -66,14 +66,14 @@ fn entries(file: &[u8], source: u32) -> Result<Vec<Entry>, Refusal> {
     if version > 0 {
         return Err(Fault::Version { version }.into());
     }
-    let segments = root.segments()?.ok_or(Fault::Missing { field: "segments" })?;
-    let named = root.named_data()?.ok_or(Fault::Missing { field: "named_data" })?;
+    let segments = required(root.segments()?, "segments")?;
+    let named = required(root.named_data()?, "named_data")?;
     budget.charge::<Entry>(named.len())?;
     let mut entries = Vec::with_capacity(named.len());
     for index in 0..named.len() {
         let part = Part::NamedData(budget.index(index)?);
         let row: NamedData<'_> = named.get(index).at(part)?;
-        let key = row.key().at(part)?.ok_or(Fault::Missing { field: "key" }).at(part)?;
+        let key = required(row.key().at(part)?, "key").at(part)?;
         budget.charge::<u8>(key.len()).at(part)?;
         let segment = row.segment_index().at(part)?;
         if segment as usize >= segments.len() {
@@ -105,8 +105,8 @@ fn read_layout(
 ) -> Result<Layout, Fault> {
     let code = i64::from(layout.scalar_type()?);
     let dtype = DType::from_code(code).ok_or(Fault::DType { code })?;
-    let sizes = layout.sizes()?.ok_or(Fault::Missing { field: "sizes" })?;
-    let order = layout.dim_order()?.ok_or(Fault::Missing { field: "dim_order" })?;
+    let sizes = required(layout.sizes()?, "sizes")?;
+    let order = required(layout.dim_order()?, "dim_order")?;
     budget.charge::<usize>(sizes.len())?;
     let mut owned = Vec::with_capacity(sizes.len());
     check_sizes(sizes, order, &mut owned)?;

@@ -182,19 +182,12 @@ impl Program {
 fn check(bytes: &[u8], label: &str, data_files: &[DataFile]) -> Result<Checked, ProgramError> {
     let whole = |refusal: Refusal| refusal.into_error(label, None, false);
     let (root, mut source) = open_source(bytes, data_files).map_err(whole)?;
-    let plans = root.execution_plan().map_err(Refusal::from).map_err(whole)?;
-    let plans =
-        plans.ok_or(Fault::Missing { field: "execution_plan" }).map_err(|fault| whole(fault.into()))?;
+    let plans = method_tables(root).map_err(whole)?;
     let mut methods = Vec::new();
     for index in 0..plans.len() {
-        let plan: schema::ExecutionPlan<'_> = plans.get(index).map_err(|error| whole(error.into()))?;
-        let name = plan.name().map_err(|error| whole(error.into()))?;
-        let name = name.ok_or(Fault::Missing { field: "name" }).map_err(|fault| whole(fault.into()))?;
-        let mut method =
-            source.read_method(plan).map_err(|refusal| refusal.into_error(label, Some(name), false))?;
-        source.budget.charge::<u8>(name.len()).map_err(|fault| whole(fault.into()))?;
-        method.name = name.into();
-        methods.push(method);
+        let (plan, name) = method_table(plans, index).map_err(whole)?;
+        let read = source.read_method(plan, name);
+        methods.push(read.map_err(|refusal| refusal.into_error(label, Some(name), false))?);
     }
     check_names(&methods).map_err(whole)?;
     let named = source.named_data(root).map_err(whole)?;
@@ -213,6 +206,17 @@ fn open_source<'a>(
         return Err(Fault::Version { version }.into());
     }
     Ok((root, Source::new(root, bytes, extents, data_files)?))
+}
+
+fn method_tables(root: schema::Program<'_>) -> Result<flat::Tables<'_>, Refusal> {
+    Ok(schema::required(root.execution_plan()?, "execution_plan")?)
+}
+
+/// A method's table and its name.
+fn method_table(plans: flat::Tables<'_>, index: usize) -> Result<(schema::ExecutionPlan<'_>, &str), Refusal> {
+    let plan: schema::ExecutionPlan<'_> = plans.get(index)?;
+    let name = schema::required(plan.name()?, "name")?;
+    Ok((plan, name))
 }
 
 /// Refuses two methods of one name.

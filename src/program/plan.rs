@@ -5,6 +5,7 @@
 
 use super::error::{At, Fault, Part, Refusal};
 use super::method::{CompileSpec, DelegateSpec, MethodPlan, PlannedBuffer, Storage};
+use super::schema::required;
 use super::schema::{self, EValue, ExecutionPlan, NonConstBufferDevice};
 use super::source::Source;
 use super::steps::row;
@@ -12,19 +13,12 @@ use super::tensor::space_of;
 use crate::space::SpaceId;
 use crate::value::{Span, Value, ValueId};
 
-/// The field, or the fault that it is missing.
-macro_rules! required {
-    ($table:expr, $field:ident) => {
-        $table.$field()?.ok_or(Fault::Missing { field: stringify!($field) })
-    };
-}
-pub(super) use required;
-
 impl Source<'_> {
-    /// Reads a method, but for its name.
-    pub(super) fn read_method(&mut self, file: ExecutionPlan<'_>) -> Result<MethodPlan, Refusal> {
-        let mut plan = MethodPlan::default();
+    /// Reads the method of this name.
+    pub(super) fn read_method(&mut self, file: ExecutionPlan<'_>, name: &str) -> Result<MethodPlan, Refusal> {
         self.budget.charge::<MethodPlan>(1)?;
+        self.budget.charge::<u8>(name.len())?;
+        let mut plan = MethodPlan { name: name.into(), ..MethodPlan::default() };
         self.read_buffers(file, &mut plan)?;
         self.read_values(file, &mut plan)?;
         self.check_items(&mut plan)?;
@@ -36,7 +30,7 @@ impl Source<'_> {
     }
 
     fn read_buffers(&mut self, file: ExecutionPlan<'_>, plan: &mut MethodPlan) -> Result<(), Refusal> {
-        let sizes = required!(file, non_const_buffer_sizes)?;
+        let sizes = required(file.non_const_buffer_sizes()?, "non_const_buffer_sizes")?;
         self.budget.charge::<PlannedBuffer>(sizes.len())?;
         plan.buffers.reserve_exact(sizes.len());
         let mut total_bytes = 0_usize;
@@ -52,6 +46,7 @@ impl Source<'_> {
             return Ok(());
         };
         self.budget.charge::<Option<SpaceId>>(plan.buffers.len())?;
+        self.budget.charge::<i32>(devices.len())?;
         let mut named = vec![None; plan.buffers.len()];
         for row in 0..devices.len() {
             let device: NonConstBufferDevice<'_> = devices.get(row)?;
@@ -74,7 +69,7 @@ impl Source<'_> {
     }
 
     fn read_values(&mut self, file: ExecutionPlan<'_>, plan: &mut MethodPlan) -> Result<(), Refusal> {
-        let values = required!(file, values)?;
+        let values = required(file.values()?, "values")?;
         self.budget.charge::<Value>(values.len())?;
         plan.values.reserve_exact(values.len());
         for index in 0..values.len() {
@@ -98,31 +93,33 @@ impl Source<'_> {
             3 => Value::Bool(value.bool()?.ok_or_else(missing)?.bool_val()?),
             4 => Value::Double(value.double()?.ok_or_else(missing)?.double_val()?),
             5 => Value::Tensor(self.read_tensor(value.tensor()?.ok_or_else(missing)?, plan)?),
-            6 => Value::Text(self.text(required!(value.string()?.ok_or_else(missing)?, string_val)?, plan)?),
+            6 => Value::Text(
+                self.text(required(value.string()?.ok_or_else(missing)?.string_val()?, "string_val")?, plan)?,
+            ),
             7 => {
-                let items = required!(value.int_list()?.ok_or_else(missing)?, items)?;
+                let items = required(value.int_list()?.ok_or_else(missing)?.items()?, "items")?;
                 Value::IntList(self.items(items.len(), items.iter(), count, plan)?)
             }
             8 => {
-                let items = required!(value.double_list()?.ok_or_else(missing)?, items)?;
+                let items = required(value.double_list()?.ok_or_else(missing)?.items()?, "items")?;
                 self.budget.charge::<f64>(items.len())?;
                 let span = self.budget.span(plan.lists.doubles.len(), items.len())?;
                 plan.lists.doubles.extend(items.iter());
                 Value::DoubleList(span)
             }
             9 => {
-                let items = required!(value.bool_list()?.ok_or_else(missing)?, items)?;
+                let items = required(value.bool_list()?.ok_or_else(missing)?.items()?, "items")?;
                 self.budget.charge::<bool>(items.len())?;
                 let span = self.budget.span(plan.lists.bools.len(), items.len())?;
                 plan.lists.bools.extend(items.iter().map(|&item| item != 0));
                 Value::BoolList(span)
             }
             10 => {
-                let items = required!(value.tensor_list()?.ok_or_else(missing)?, items)?;
+                let items = required(value.tensor_list()?.ok_or_else(missing)?.items()?, "items")?;
                 Value::TensorList(self.items(items.len(), items.iter().map(i64::from), count, plan)?)
             }
             11 => {
-                let items = required!(value.tensor_list()?.ok_or_else(missing)?, items)?;
+                let items = required(value.tensor_list()?.ok_or_else(missing)?.items()?, "items")?;
                 self.budget.charge::<ValueId>(items.len())?;
                 let span = self.budget.span(plan.lists.ids.len(), items.len())?;
                 for item in items {
@@ -183,8 +180,8 @@ impl Source<'_> {
     }
 
     fn read_signature(&mut self, file: ExecutionPlan<'_>, plan: &mut MethodPlan) -> Result<(), Refusal> {
-        let inputs = required!(file, inputs)?;
-        let outputs = required!(file, outputs)?;
+        let inputs = required(file.inputs()?, "inputs")?;
+        let outputs = required(file.outputs()?, "outputs")?;
         self.budget.charge::<ValueId>(inputs.len())?;
         self.budget.charge::<ValueId>(outputs.len())?;
         plan.inputs.reserve_exact(inputs.len());
@@ -217,7 +214,7 @@ impl Source<'_> {
         for index in 0..operators.len() {
             let part = Part::Operator(self.budget.index(index)?);
             let operator: schema::Operator<'_> = operators.get(index).at(part)?;
-            let name = operator.name().at(part)?.ok_or(Fault::Missing { field: "name" }).at(part)?;
+            let name = required(operator.name().at(part)?, "name").at(part)?;
             let overload = operator.overload().at(part)?.unwrap_or_default();
             let len = name.len() + if overload.is_empty() { 0 } else { 1 + overload.len() };
             if len > NAME_LEN_MAX {
@@ -234,7 +231,7 @@ impl Source<'_> {
     }
 
     fn read_delegates(&mut self, file: ExecutionPlan<'_>, plan: &mut MethodPlan) -> Result<(), Refusal> {
-        let delegates = required!(file, delegates)?;
+        let delegates = required(file.delegates()?, "delegates")?;
         self.budget.charge::<DelegateSpec>(delegates.len())?;
         plan.delegates.reserve_exact(delegates.len());
         for index in 0..delegates.len() {
@@ -247,8 +244,8 @@ impl Source<'_> {
     }
 
     fn read_delegate(&mut self, delegate: schema::BackendDelegate<'_>) -> Result<DelegateSpec, Fault> {
-        let id = required!(delegate, id)?;
-        let reference = required!(delegate, processed)?;
+        let id = required(delegate.id()?, "id")?;
+        let reference = required(delegate.processed()?, "processed")?;
         let processed = self.blob(reference.location()?, reference.index()?)?;
         let mut compile_specs = Vec::new();
         if let Some(rows) = delegate.compile_specs()? {
@@ -256,7 +253,7 @@ impl Source<'_> {
             compile_specs.reserve_exact(rows.len());
             for row in 0..rows.len() {
                 let spec: schema::CompileSpec<'_> = rows.get(row)?;
-                let key = required!(spec, key)?;
+                let key = required(spec.key()?, "key")?;
                 self.budget.charge::<u8>(key.len())?;
                 let value = self.inline(spec.value()?.unwrap_or_default());
                 compile_specs.push(CompileSpec { key: key.into(), value });

@@ -15,6 +15,7 @@
 //! `program.fbs` and `flat_tensor.fbs` of ExecuTorch, schema version 0. Fields that no reader needs
 //! (stack traces, pytree text, `requires_grad`) are left out.
 
+use super::error::Fault;
 use super::flat::{Row, Tab, Tables};
 use planus::errors::ErrorKind;
 use planus::{SliceWithStartOffset, TableRead, Vector};
@@ -169,3 +170,12 @@ macro_rules! roots {
 }
 
 roots! { Program FlatTensor }
+
+/// The field, or the fault that it is missing.
+#[inline]
+pub(super) fn required<T>(field: Option<T>, name: &'static str) -> Result<T, Fault> {
+    match field {
+        Some(field) => Ok(field),
+        None => Err(Fault::Missing { field: name }),
+    }
+}

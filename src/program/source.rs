@@ -8,7 +8,7 @@ use super::data::DataFile;
 use super::error::{At, Fault, Layout, Part, Refusal};
 use super::header::{Extents, segment_range};
 use super::method::{DataRef, MethodPlan, TensorSpec};
-use super::schema::{Buffer, DataSegment, NamedData, Program, SubsegmentOffsets};
+use super::schema::{Buffer, DataSegment, NamedData, Program, SubsegmentOffsets, required};
 use crate::tensor::DType;
 use crate::value::Span;
 use planus::Vector;
@@ -53,7 +53,7 @@ impl<'a> Source<'a> {
         let initials = match root.mutable_data_segments()? {
             Some(list) if list.len() > 0 => {
                 let first: SubsegmentOffsets<'_> = list.get(0)?;
-                let offsets = first.offsets()?.ok_or(Fault::Missing { field: "offsets" })?;
+                let offsets = required(first.offsets()?, "offsets")?;
                 if offsets.is_empty() {
                     None
                 } else {
@@ -173,7 +173,7 @@ impl<'a> Source<'a> {
         for index in 0..rows.len() {
             let part = Part::NamedData(self.budget.index(index)?);
             let row: NamedData<'_> = rows.get(index).at(part)?;
-            let key = row.key().at(part)?.ok_or(Fault::Missing { field: "key" }).at(part)?;
+            let key = required(row.key().at(part)?, "key").at(part)?;
             self.budget.charge::<u8>(key.len()).at(part)?;
             named.push((key.into(), segment_at(&self.segments, row.segment_index().at(part)?).at(part)?));
         }

@@ -5,8 +5,7 @@
 
 use super::error::{At, Fault, Part, Refusal};
 use super::method::{Instruction, MethodPlan};
-use super::plan::required;
-use super::schema::{self, Chain, ExecutionPlan};
+use super::schema::{self, Chain, ExecutionPlan, required};
 use super::source::Source;
 use crate::value::{Span, ValueId};
 use planus::Vector;
@@ -18,7 +17,7 @@ impl Source<'_> {
         file: ExecutionPlan<'_>,
         plan: &mut MethodPlan,
     ) -> Result<(), Refusal> {
-        let chains = required!(file, chains)?;
+        let chains = required(file.chains()?, "chains")?;
         if chains.len() == 0 {
             return Err(Fault::Missing { field: "chains" }.into());
         }
@@ -27,7 +26,7 @@ impl Source<'_> {
         for chain in 0..chains.len() {
             let number = self.budget.index(chain)?;
             let table: Chain<'_> = chains.get(chain)?;
-            let steps = required!(table, instructions)?;
+            let steps = required(table.instructions()?, "instructions")?;
             self.budget.charge::<Instruction>(steps.len())?;
             let span = self.budget.span(plan.instructions.len(), steps.len())?;
             plan.instructions.reserve_exact(steps.len());
@@ -54,12 +53,12 @@ impl Source<'_> {
             1 => {
                 let call = step.kernel()?.ok_or_else(missing)?;
                 let operator = row("operator", call.op_index()?, plan.operators.len())?;
-                Instruction::Kernel { operator, args: self.args(required!(call, args)?, plan)? }
+                Instruction::Kernel { operator, args: self.args(required(call.args()?, "args")?, plan)? }
             }
             2 => {
                 let call = step.delegate()?.ok_or_else(missing)?;
                 let delegate = row("delegate", call.delegate_index()?, plan.delegates.len())?;
-                Instruction::Delegate { delegate, args: self.args(required!(call, args)?, plan)? }
+                Instruction::Delegate { delegate, args: self.args(required(call.args()?, "args")?, plan)? }
             }
             3 => {
                 let call = step.move_()?.ok_or_else(missing)?;
@@ -98,9 +97,8 @@ impl Source<'_> {
 /// An index of a table with `count` rows.
 #[inline]
 pub(super) fn row(what: &'static str, index: i32, count: usize) -> Result<u32, Fault> {
-    u32::try_from(index).ok().filter(|&row| (row as usize) < count).ok_or(Fault::Index {
-        what,
-        index: index.into(),
-        count,
-    })
+    match u32::try_from(index) {
+        Ok(row) if (row as usize) < count => Ok(row),
+        _ => Err(Fault::Index { what, index: index.into(), count }),
+    }
 }

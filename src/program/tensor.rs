@@ -14,7 +14,7 @@
 
 use super::error::Fault;
 use super::method::{DataRef, MethodPlan, Storage, TensorSpec};
-use super::schema::{AllocationDetails, Tensor};
+use super::schema::{AllocationDetails, Tensor, required};
 use super::source::Source;
 use crate::space::SpaceId;
 use crate::tensor::DType;
@@ -89,8 +89,8 @@ impl Source<'_> {
             2 => return Err(Fault::Unbounded),
             tag => return Err(Fault::Tag { what: "shape dynamism", tag: tag.into() }),
         };
-        let sizes = tensor.sizes()?.ok_or(Fault::Missing { field: "sizes" })?;
-        let order = tensor.dim_order()?.ok_or(Fault::Missing { field: "dim_order" })?;
+        let sizes = required(tensor.sizes()?, "sizes")?;
+        let order = required(tensor.dim_order()?, "dim_order")?;
         self.budget.charge::<TensorSpec>(1)?;
         self.budget.charge::<(usize, u8)>(sizes.len())?;
         let dims = self.budget.span(plan.sizes.len(), sizes.len())?;
@@ -122,28 +122,23 @@ impl Source<'_> {
                 constant => Data::Internal(constant),
             }
         };
-        match tensor.allocation_info()? {
-            Some(place) => {
-                (spec.storage, spec.space) = planned_place(place, &spec, plan)?;
-                let initial = match data {
-                    Data::None => None,
-                    Data::Internal(index) => Some(self.initial(index, size_bytes)?),
-                    Data::External(found) => found,
-                };
-                if let (Storage::Planned { initial: slot, .. }, true) = (&mut spec.storage, size_bytes > 0) {
-                    *slot = initial;
-                }
-            }
-            None => {
-                spec.storage = match data {
-                    Data::None => Storage::Supplied,
-                    Data::Internal(index) => Storage::Constant(self.constant(index, &spec)?),
-                    Data::External(Some(found)) => Storage::Constant(self.aligned(found, dtype)?),
-                    Data::External(None) => Storage::Missing,
-                };
-                if !matches!(spec.storage, Storage::Supplied) && spec.space != SpaceId::HOST {
-                    return Err(Fault::ConstantSpace { space: spec.space });
-                }
+        if let Some(place) = tensor.allocation_info()? {
+            let initial = match data {
+                Data::None => None,
+                Data::Internal(index) => Some(self.initial(index, size_bytes)?),
+                Data::External(found) => found,
+            };
+            let initial = initial.filter(|_| size_bytes > 0);
+            (spec.storage, spec.space) = planned_place(place, &spec, initial, plan)?;
+        } else {
+            spec.storage = match data {
+                Data::None => Storage::Supplied,
+                Data::Internal(index) => Storage::Constant(self.constant(index, &spec)?),
+                Data::External(Some(found)) => Storage::Constant(self.aligned(found, dtype)?),
+                Data::External(None) => Storage::Missing,
+            };
+            if !matches!(spec.storage, Storage::Supplied) && spec.space != SpaceId::HOST {
+                return Err(Fault::ConstantSpace { space: spec.space });
             }
         }
         if matches!(data, Data::External(None)) {
@@ -168,6 +163,7 @@ enum Data {
 fn planned_place(
     place: AllocationDetails<'_>,
     spec: &TensorSpec,
+    initial: Option<DataRef>,
     plan: &MethodPlan,
 ) -> Result<(Storage, SpaceId), Fault> {
     let memory_id = place.memory_id()?;
@@ -194,5 +190,5 @@ fn planned_place(
     if spec.space != SpaceId::HOST && spec.space != buffer.space {
         return Err(Fault::PlannedSpace { space: spec.space, buffer: memory_id, buffer_space: buffer.space });
     }
-    Ok((Storage::Planned { buffer: memory_id, offset_bytes, initial: None }, buffer.space))
+    Ok((Storage::Planned { buffer: memory_id, offset_bytes, initial }, buffer.space))
 }

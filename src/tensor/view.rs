@@ -55,6 +55,7 @@ impl<T> ReadCell<T> {
 
 /// Element kind, sizes and order of some bytes, and where they are.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is read alone in the hot path of a kernel")]
 pub struct Tensor {
     address: Option<NonNull<u8>>,
     capacity_bytes: usize,

@@ -159,7 +159,8 @@ fn fewer_bytes_than_the_layout_says_are_refused() {
 
 #[test]
 fn a_broken_data_file_is_refused_as_data_not_as_program() {
-    let cases: &[(&str, &dyn Fn(&mut Ptd))] = &[
+    type Case<'a> = (&'a str, &'a dyn Fn(&mut Ptd));
+    let cases: &[Case<'_>] = &[
         ("version", &|ptd| ptd.root.set(0, Field::U32(1))),
         ("named_data", &|ptd| ptd.root.remove(2)),
         ("segments", &|ptd| ptd.root.set(1, Field::Raw(u32::MAX))),

@@ -180,7 +180,7 @@ fn several_chains_follow_one_another() {
     assert!(matches!(method.instructions[1], Instruction::JumpFalse { target: 1, .. }));
 }
 
-fn initial<'a>(program: &'a Program, index: usize) -> Option<&'a [u8]> {
+fn initial(program: &Program, index: usize) -> Option<&[u8]> {
     let method = &program.methods()[0];
     match method.tensor(ValueId(u32::try_from(index).unwrap()))?.storage {
         Storage::Planned { initial, .. } => Some(program.data(initial?)),

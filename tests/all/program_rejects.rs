@@ -89,15 +89,15 @@ refused! {
         => Part::Whole, Fault::BufferDevice { index: 0, last: 2 }, Plan, 0x23;
     an_unknown_device: |p| {
         let row = table().with(0, Field::I32(1)).with(1, Field::I8(7));
-        p.plan().set(slot::DEVICES, Field::Tables(vec![row]))
+        p.plan().set(slot::DEVICES, Field::Tables(vec![row]));
     } => Part::Buffer(1), Fault::Device { device_type: 7, device_index: 0 }, Unsupported, 0x10;
     a_negative_device: |p| {
         let row = table().with(0, Field::I32(1)).with(1, Field::I8(1)).with(2, Field::I8(-1));
-        p.plan().set(slot::DEVICES, Field::Tables(vec![row]))
+        p.plan().set(slot::DEVICES, Field::Tables(vec![row]));
     } => Part::Buffer(1), Fault::Device { device_type: 1, device_index: -1 }, Unsupported, 0x10;
     two_devices_for_one_buffer: |p| {
         let row = |index| table().with(0, Field::I32(1)).with(1, Field::I8(1)).with(2, Field::I8(index));
-        p.plan().set(slot::DEVICES, Field::Tables(vec![row(0), row(1)]))
+        p.plan().set(slot::DEVICES, Field::Tables(vec![row(0), row(1)]));
     } => Part::Buffer(1), Fault::BufferDeviceTwice { first: SpaceId::cuda(0), second: SpaceId::cuda(1) }, Plan, 0x23;
 
     // Values.
@@ -201,7 +201,7 @@ refused! {
         => Part::Delegate(0), index("inline delegate data", 1, 1), Format, 0x20;
     a_blob_in_no_segment: |p| {
         let reference = table().with(0, Field::I8(1)).with(1, Field::U32(3));
-        p.plan().row(slot::DELEGATES, 0).set(1, Field::Table(reference))
+        p.plan().row(slot::DELEGATES, 0).set(1, Field::Table(reference));
     } => Part::Delegate(0), index("segment of delegate data", 3, 3), Format, 0x20;
     an_option_without_key: |p| p.plan().row(slot::DELEGATES, 0).row(2, 0).remove(0) => Part::Delegate(0), missing("key"), Format, 0x23;
 
@@ -279,7 +279,7 @@ fn a_directory_is_named_and_a_missing_file_is_not_found() {
         |name: &str| Program::open(dir.path().join(name), &ProgramOptions::new()).map(|_| ()).unwrap_err();
     match open("") {
         ProgramError::Invalid { fault, .. } => {
-            assert_eq!(fault, Fault::NotAProgram { found: FileKind::Directory })
+            assert_eq!(fault, Fault::NotAProgram { found: FileKind::Directory });
         }
         other => panic!("{other}"),
     }

@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! Where compiled code runs: the host, or a CUDA device.
 //!
 //! Deliberately absent: memory and copies. Arenas and queues have those.

@@ -22,6 +22,7 @@ fn source(
     (scaled.is_multiple_of(axis.stride) && scaled / axis.stride < size).then_some(scaled / axis.stride)
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "one of several ways, which need scratch")]
 pub(super) fn convolve<T: Numeric>(
     cells: &Cells<'_, T>,
     shape: &Geometry,

@@ -23,7 +23,7 @@ mod patches;
 
 use super::cells::{apart, cells_of, cells_to_write, scratch_cells};
 use super::matmul::Gemm;
-use super::numeric::{Accumulator, Numeric, with_numeric};
+use super::numeric::{Numeric, with_numeric};
 use super::{Arg, Kernel, KernelCall, KernelError, Scratch, fail};
 use crate::tensor::ReadCell;
 use core::cell::Cell;
@@ -84,7 +84,6 @@ impl<T: Numeric> Cells<'_, T> {
 /// How each kind of element is convolved.
 trait Convolve: Numeric {
     fn convolve(cells: &Cells<'_, Self>, shape: &Geometry, scratch: Scratch<'_>) -> Result<(), KernelError>;
-    fn accumulators(scratch: Scratch<'_>, count: usize) -> Result<&mut [Self::Acc], KernelError>;
 }
 
 fn compute<T: Convolve>(call: &KernelCall<'_>, shape: &Geometry) -> Result<(), KernelError> {
@@ -97,7 +96,7 @@ fn compute<T: Convolve>(call: &KernelCall<'_>, shape: &Geometry) -> Result<(), K
     let bias = match call.optional_tensor(2)? {
         None => None,
         Some(tensor) => {
-            let values = T::accumulators(scratch, tensor.numel())?;
+            let values = scratch.zeroed::<T::Acc>(tensor.numel())?;
             with_numeric!(any, tensor.dtype(), "convolution: bias", B => {
                 for (slot, cell) in values.iter_mut().zip(cells_of::<B>(tensor, 2)?) {
                     *slot = T::Acc::from_f64(cell.get().to_f64());
@@ -127,27 +126,24 @@ fn fastest<T: Gemm>(cells: &Cells<'_, T>, shape: &Geometry, scratch: Scratch<'_>
 }
 
 macro_rules! convolve {
-    ($($kind:ty, $acc:ty, $way:path);+ $(;)?) => {$(
+    ($($kind:ty, $way:path);+ $(;)?) => {$(
         impl Convolve for $kind {
             fn convolve(cells: &Cells<'_, Self>, shape: &Geometry, scratch: Scratch<'_>) -> Result<(), KernelError> {
                 $way(cells, shape, scratch)
-            }
-            fn accumulators(scratch: Scratch<'_>, count: usize) -> Result<&mut [$acc], KernelError> {
-                scratch.zeroed::<$acc>(count)
             }
         }
     )+};
 }
 convolve! {
-    f32, f32, fastest;
-    f64, f64, fastest;
-    half::f16, f32, widened;
-    half::bf16, f32, widened;
-    u8, i64, direct::convolve;
-    i8, i64, direct::convolve;
-    i16, i64, direct::convolve;
-    i32, i64, direct::convolve;
-    i64, i64, direct::convolve;
+    f32, fastest;
+    f64, fastest;
+    half::f16, widened;
+    half::bf16, widened;
+    u8, direct::convolve;
+    i8, direct::convolve;
+    i16, direct::convolve;
+    i32, direct::convolve;
+    i64, direct::convolve;
 }
 
 /// Convolves 16-bit floats in `f32`, rounding once.

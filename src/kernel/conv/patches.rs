@@ -139,7 +139,7 @@ pub(super) fn forward<T: Gemm>(
                 let count = rest.min(most);
                 match order {
                     Taps::ChannelFirst => {
-                        gather_planes(input, shape, at, &mut block[..count * weight.taps], count)
+                        gather_planes(input, shape, at, &mut block[..count * weight.taps], count);
                     }
                     Taps::ChannelLast => gather_pixels(input, shape, at, &mut block[..count * weight.taps]),
                 }

@@ -110,7 +110,7 @@ pub(super) fn run_quick(
     let left = left.read::<f32>().map_err(at(a))?;
     let right = right.read::<f32>().map_err(at(b))?;
     let target = target.write::<f32>().map_err(at(out))?;
-    match (left, right) {
+    let work = || match (left, right) {
         ([single], right) if !left_fits => {
             let left = single.get();
             target.iter().zip(right).for_each(|(out, right)| out.set(f(left, right.get())));
@@ -123,6 +123,12 @@ pub(super) fn run_quick(
             let inputs = left.iter().zip(right);
             target.iter().zip(inputs).for_each(|(out, (left, right))| out.set(f(left.get(), right.get())));
         }
+    };
+    // Choosing the widest vectors costs more than a few elements do.
+    if target.len() < BLOCK {
+        work()
+    } else {
+        vectorised(work)
     }
     Ok(true)
 }

@@ -50,16 +50,16 @@ pub(super) fn tanh(x: f32) -> f32 {
     let tail = tail * square + 1.333_144_2e-1;
     let tail = tail * square - 3.333_328_2e-1;
     let near_zero = x + x * (square * tail);
-    let far = (1.0 - 2.0 / (exp(2.0 * x.abs()) + 1.0)).copysign(x);
-    if x.abs() < 0.625 { near_zero } else { far }
+    let far = 1.0 - 2.0 / (exp(2.0 * x.abs()) + 1.0);
+    // The sign also of −0, which the sum above loses.
+    (if x.abs() < 0.625 { near_zero } else { far }).copysign(x)
 }
 
 /// `1 / (1 + e⁻ˣ)`, exact for small results too.
 #[inline(always)]
 pub(super) fn sigmoid(x: f32) -> f32 {
     let e = exp(-x.abs());
-    let upper = 1.0 / (1.0 + e);
-    if x < 0.0 { e * upper } else { upper }
+    (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
 }
 
 /// `erf(x)` for `f32` accuracy, in `f64`: a polynomial of `x²` by Chebyshev interpolation on |x| ≤ 3.95,

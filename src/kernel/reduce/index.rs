@@ -8,7 +8,6 @@
 
 use super::nothing_to_compare;
 use super::plan::{Plan, Reduced, plan_of, wrap};
-use super::store::Store;
 use crate::kernel::cells::{apart, cells_to_write, meet};
 use crate::kernel::numeric::{Numeric, with_numeric};
 use crate::kernel::{KernelCall, KernelError, Scratch, fail};

@@ -223,7 +223,7 @@ impl Plan {
         let (run, reduced) = (self.run(), self.reduced.as_slice());
         if run.size > 0 {
             walk(&reduced[..reduced.len().saturating_sub(1)], base, |from, _| {
-                visit(from, run.size, run.step)
+                visit(from, run.size, run.step);
             });
         }
     }

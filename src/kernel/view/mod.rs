@@ -62,6 +62,7 @@ pub(super) const KERNELS: &[Kernel] = &[
 
 /// A dimension, negative ones counted from the end. A tensor without dimensions takes 0 and −1.
 #[inline]
+#[expect(clippy::cast_possible_truncation, reason = "just compared with a rank")]
 pub(super) fn wrap_dim(dim: i64, rank: usize) -> Result<usize, KernelError> {
     let rank = rank.max(1) as i64;
     let wrapped = if dim < 0 { dim + rank } else { dim };
@@ -74,6 +75,7 @@ pub(super) fn wrap_dim(dim: i64, rank: usize) -> Result<usize, KernelError> {
 
 /// An index along a dimension of this size, negative ones counted from the end.
 #[inline]
+#[expect(clippy::cast_possible_truncation, reason = "just compared with a size")]
 pub(super) fn wrap_index(index: i64, size: usize) -> Result<usize, KernelError> {
     let count = size as i64;
     let wrapped = if index < 0 { index.wrapping_add(count) } else { index };

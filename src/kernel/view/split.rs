@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![expect(clippy::cast_possible_truncation, reason = "checked numbers of elements; 64-bit addresses")]
 //! Copies of consecutive parts of a tensor into a list of outputs.
 
 use super::super::walk::{Source, Target};

@@ -1,0 +1,68 @@
+#![forbid(unsafe_code)]
+//! What a run left, until it is copied out.
+//!
+//! Deliberately absent: owned results. A binding copies into arrays of its own.
+
+use super::device;
+use super::error::ExecError;
+use super::input::Output;
+use super::method::Method;
+use crate::value::Value;
+
+/// What a run left: borrows the method and what the caller lent it.
+#[derive(Debug)]
+pub struct Outputs<'a> {
+    pub(super) method: &'a mut Method,
+}
+
+impl Outputs<'_> {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.method.plan().outputs.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Output `index`; [`Output::None`] past the last.
+    pub fn get(&self, index: usize) -> Output<'_> {
+        let plan = self.method.plan();
+        let Some(&id) = plan.outputs.get(index) else { return Output::None };
+        match self.method.tables.values()[id.index()] {
+            Value::Int(value) => Output::Int(value),
+            Value::Bool(value) => Output::Bool(value),
+            Value::Double(value) => Output::Double(value),
+            Value::Text(span) => Output::Text(plan.lists.text(span)),
+            Value::Tensor(tensor) => Output::Tensor(&self.method.tables.tensors()[tensor as usize]),
+            _ => Output::None,
+        }
+    }
+
+    /// Copies the elements of tensor output `index`, row-major, to `target`, which must be just as long.
+    ///
+    /// # Errors
+    /// [`ExecError::Output`] where the output is no tensor or the lengths differ.
+    pub fn copy_to(&mut self, index: usize, target: &mut [u8]) -> Result<(), ExecError> {
+        let wrong = |method: &Method, problem: String| ExecError::Output {
+            method: method.name_owned(),
+            index,
+            problem,
+        };
+        let method = &mut *self.method;
+        let value = method.plan().outputs.get(index).map(|id| method.tables.values()[id.index()]);
+        let Some(Value::Tensor(at)) = value else {
+            return Err(wrong(method, "not a tensor".into()));
+        };
+        let tensor = &method.tables.tensors()[at as usize];
+        device::copy_output(&mut method.planned.holdings, tensor, target)
+            .map_err(|problem| wrong(self.method, problem))
+    }
+}
+
+impl Drop for Outputs<'_> {
+    fn drop(&mut self) {
+        self.method.unbind_lent();
+    }
+}

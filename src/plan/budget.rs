@@ -1,0 +1,121 @@
+#![forbid(unsafe_code)]
+//! How long a search may go on, and who may stop it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What a search may spend. Each limit stops it alone; the best plan so far is returned.
+///
+/// A limit in nodes gives the same plan on every machine, a limit in time does not.
+///
+/// # Examples
+/// ```
+/// use arenite::plan::Budget;
+/// use std::time::Duration;
+/// let patient = Budget::nodes(u64::MAX).and_time(Duration::from_secs(10));
+/// # let _ = patient;
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Budget {
+    /// The most search nodes; a node takes a few microseconds.
+    pub nodes_max: u64,
+    /// The longest time, counted from the call.
+    pub time_max: Option<Duration>,
+    /// The most bytes for the search's lists; larger parts are planned by heuristics only.
+    pub memory_max_bytes: usize,
+}
+
+impl Default for Budget {
+    /// A million nodes (some seconds at most) and 1 GiB, without a clock.
+    fn default() -> Self {
+        Self::nodes(1_000_000)
+    }
+}
+
+impl Budget {
+    /// This many search nodes.
+    pub fn nodes(nodes_max: u64) -> Self {
+        Self { nodes_max, time_max: None, memory_max_bytes: 1 << 30 }
+    }
+
+    /// This long.
+    pub fn time(time_max: Duration) -> Self {
+        Self::nodes(u64::MAX).and_time(time_max)
+    }
+
+    /// No longer than this either.
+    #[must_use]
+    pub fn and_time(mut self, time_max: Duration) -> Self {
+        self.time_max = Some(time_max);
+        self
+    }
+
+    /// No more memory than this either.
+    #[must_use]
+    pub fn and_memory_bytes(mut self, memory_max_bytes: usize) -> Self {
+        self.memory_max_bytes = memory_max_bytes;
+        self
+    }
+}
+
+/// Stops a search from another thread.
+///
+/// # Examples
+/// ```
+/// use arenite::plan::Cancel;
+/// let cancel = Cancel::default();
+/// let other = cancel.clone();
+/// std::thread::spawn(move || other.cancel()).join().ok();
+/// assert!(cancel.is_cancelled());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Asks the search to return its best plan so far.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was asked to.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A budget being spent.
+pub(crate) struct Clock {
+    deadline: Option<Instant>,
+    nodes: u64,
+    cancel: Option<Cancel>,
+    pub memory_max_bytes: usize,
+}
+
+impl Clock {
+    pub fn new(budget: &Budget, cancel: Option<&Cancel>) -> Self {
+        Self {
+            deadline: budget.time_max.and_then(|time| Instant::now().checked_add(time)),
+            nodes: budget.nodes_max,
+            cancel: cancel.cloned(),
+            memory_max_bytes: budget.memory_max_bytes,
+        }
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.nodes == 0
+            || self.cancel.as_ref().is_some_and(Cancel::is_cancelled)
+            || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    pub fn spend(&mut self, nodes: u64) {
+        self.nodes = self.nodes.saturating_sub(nodes);
+    }
+
+    /// Whether there is time for this many steps of some nanoseconds each.
+    pub fn allows(&self, steps: u64) -> bool {
+        let needed = Duration::from_nanos(steps.saturating_mul(10));
+        self.deadline.is_none_or(|deadline| Instant::now() + needed < deadline)
+    }
+}

@@ -1,0 +1,239 @@
+#![forbid(unsafe_code)]
+//! The anytime driver: from a heuristic plan down to the lowest one the budget allows, bound upwards too.
+//!
+//! Parts of the program that share no buffer are searched on their own, and only while they hold the peak.
+//! First the bound itself is probed: a lower height can be easier, since more is pruned. Then heights
+//! between the best and the bound are tried for a slice each, and the slices grow.
+
+use super::net::{Net, Units, unit_of};
+use super::search::Outcome;
+use super::turns::Turns;
+use crate::plan::budget::Clock;
+use crate::plan::instance::Instance;
+
+/// What the search knows of one space.
+pub(crate) struct Best {
+    pub offsets: Vec<u64>,
+    pub peak: u64,
+    pub bound: u64,
+}
+
+/// Improves `best` until it meets its bound or the clock stops. `improved` hears of each better plan.
+pub(crate) fn improve(
+    instance: &Instance, best: &mut Best, clock: &mut Clock, improved: &mut dyn FnMut(&Best),
+) {
+    let parts = parts_of(instance);
+    let mut nets: Vec<AnyNet> = Vec::new();
+    for items in parts {
+        let peak = peak_of(instance, &items, &best.offsets);
+        if peak > best.bound && !clock.is_over() {
+            nets.extend(AnyNet::new(instance, items, peak, clock));
+        }
+    }
+    let mut descents: Vec<AnyDescent<'_>> = nets.iter().map(|net| net.descent(best.bound)).collect();
+    let mut slice = SLICE_NODES;
+    while best.peak > best.bound && !descents.is_empty() && !clock.is_over() {
+        for descent in &mut descents {
+            descent.advance(instance, slice, best, clock, improved);
+        }
+        // The peak of the whole is that of its worst part, so a bound of one part is a bound of all.
+        let proven = descents.iter().map(AnyDescent::bound).max().unwrap_or(0);
+        best.bound = best.bound.max(proven).min(best.peak);
+        descents.retain(|descent| descent.peak() > best.bound.max(descent.bound()));
+        slice = slice.saturating_mul(2);
+    }
+}
+
+/// The nodes that each height gets in the first round, a buffer.
+const SLICE_NODES: u64 = 8;
+
+/// A part, in the smallest integers that hold its heights.
+enum AnyNet {
+    Small(Net<i32>, Vec<u32>, u64),
+    Large(Net<i64>, Vec<u32>, u64),
+}
+
+impl AnyNet {
+    fn new(instance: &Instance, items: Vec<u32>, peak: u64, clock: &Clock) -> Option<Self> {
+        let pairs = pairs_of(instance, &items);
+        let bytes = usize::try_from(pairs.saturating_mul(8)).unwrap_or(usize::MAX);
+        let too_large = bytes.saturating_add(items.len() * 400) > clock.memory_max_bytes;
+        if too_large || !clock.allows(pairs.saturating_mul(2)) {
+            return None;
+        }
+        let unit = unit_of(instance, &items);
+        match peak / unit {
+            0..0x800_0000 => Some(Self::Small(Net::new(instance, &items, unit), items, peak)),
+            0x800_0000..0x800_0000_0000_0000 => Some(Self::Large(Net::new(instance, &items, unit), items, peak)),
+            _ => None,
+        }
+    }
+
+    fn descent(&self, bound: u64) -> AnyDescent<'_> {
+        match self {
+            Self::Small(net, items, peak) => AnyDescent::Small(Descent::new(net, items, *peak, bound)),
+            Self::Large(net, items, peak) => AnyDescent::Large(Descent::new(net, items, *peak, bound)),
+        }
+    }
+}
+
+enum AnyDescent<'n> {
+    Small(Descent<'n, i32>),
+    Large(Descent<'n, i64>),
+}
+
+impl AnyDescent<'_> {
+    fn advance(
+        &mut self, instance: &Instance, slice: u64, best: &mut Best, clock: &mut Clock,
+        improved: &mut dyn FnMut(&Best),
+    ) {
+        match self {
+            Self::Small(descent) => descent.advance(instance, slice, best, clock, improved),
+            Self::Large(descent) => descent.advance(instance, slice, best, clock, improved),
+        }
+    }
+
+    fn bound(&self) -> u64 {
+        match self {
+            Self::Small(descent) => descent.bound,
+            Self::Large(descent) => descent.bound,
+        }
+    }
+
+    fn peak(&self) -> u64 {
+        match self {
+            Self::Small(descent) => descent.peak,
+            Self::Large(descent) => descent.peak,
+        }
+    }
+}
+
+/// The search of one part: its height is at least `bound` and at most `peak`.
+struct Descent<'n, T> {
+    net: &'n Net<T>,
+    items: &'n [u32],
+    peak: u64,
+    bound: u64,
+    /// Goes on at the bound.
+    low: Option<Turns<'n, T>>,
+    /// Goes on right below the peak.
+    high: Option<Turns<'n, T>>,
+}
+
+impl<'n, T: Units> Descent<'n, T> {
+    fn new(net: &'n Net<T>, items: &'n [u32], peak: u64, bound: u64) -> Self {
+        // Every end is a whole number of units.
+        let bound = bound.next_multiple_of(net.unit);
+        Self { net, items, peak, bound, low: None, high: None }
+    }
+
+    fn turns(&self, height: u64) -> Turns<'n, T> {
+        Turns::new(self.net, T::of(height / self.net.unit))
+    }
+
+    /// Tries the bound, heights between, and the least improvement, for a slice each.
+    fn advance(
+        &mut self, instance: &Instance, slice: u64, best: &mut Best, clock: &mut Clock,
+        improved: &mut dyn FnMut(&Best),
+    ) {
+        let nodes = slice.saturating_mul(self.net.len() as u64);
+        while self.peak > self.bound.max(best.bound) && !clock.is_over() {
+            let mut low = self.low.take().unwrap_or_else(|| self.turns(self.bound));
+            match low.run(nodes, clock) {
+                Outcome::Solved => return self.accept(instance, &low, best, improved),
+                Outcome::Exhausted if self.is_exact(instance) => {
+                    self.bound += self.net.unit;
+                    continue;
+                }
+                Outcome::Exhausted => {}
+                Outcome::Paused => self.low = Some(low),
+            }
+            if !self.between(instance, nodes, best, clock, improved) {
+                return;
+            }
+        }
+    }
+
+    /// Whether the search sees every plan: it takes buffers as whole where a gap leaves part of one in use.
+    fn is_exact(&self, instance: &Instance) -> bool {
+        instance.segments.as_ref().is_none_or(|segments| !segments.windowed)
+    }
+
+    /// Tries to go below the peak; says whether it did.
+    fn between(
+        &mut self, instance: &Instance, nodes: u64, best: &mut Best, clock: &mut Clock,
+        improved: &mut dyn FnMut(&Best),
+    ) -> bool {
+        let unit = self.net.unit;
+        let gap = (self.peak - self.bound) / unit;
+        let fits = Some(instance.capacity).filter(|&c| c < self.peak && c > self.bound);
+        let halves = (1..6).map(|shift| self.peak - (gap >> shift) * unit);
+        let heights: Vec<u64> = fits.into_iter().chain(halves).collect();
+        for height in heights {
+            if height < self.peak - unit && height > self.bound {
+                let mut turns = self.turns(height);
+                if turns.run(nodes / 2, clock) == Outcome::Solved {
+                    self.accept(instance, &turns, best, improved);
+                    return true;
+                }
+            }
+        }
+        if self.peak - unit <= self.bound {
+            return false;
+        }
+        let mut high = self.high.take().unwrap_or_else(|| self.turns(self.peak - unit));
+        match high.run(nodes, clock) {
+            Outcome::Solved => {
+                self.accept(instance, &high, best, improved);
+                return true;
+            }
+            Outcome::Exhausted if self.is_exact(instance) => self.bound = self.peak,
+            Outcome::Exhausted => {}
+            Outcome::Paused => self.high = Some(high),
+        }
+        false
+    }
+
+    /// Takes over a plan that was found.
+    fn accept(
+        &mut self, instance: &Instance, turns: &Turns<'_, T>, best: &mut Best, improved: &mut dyn FnMut(&Best),
+    ) {
+        for (&item, offset) in self.items.iter().zip(turns.offsets()) {
+            best.offsets[item as usize] = offset;
+        }
+        self.peak = peak_of(instance, self.items, &best.offsets);
+        self.high = None;
+        let peak = instance.peak_saturating(&best.offsets);
+        if peak < best.peak {
+            best.peak = peak;
+            improved(best);
+        }
+    }
+}
+
+fn peak_of(instance: &Instance, items: &[u32], offsets: &[u64]) -> u64 {
+    items.iter().map(|&item| offsets[item as usize].saturating_add(instance.items[item as usize].size)).max().unwrap_or(0)
+}
+
+/// The items of each stretch of time that no life crosses.
+fn parts_of(instance: &Instance) -> Vec<Vec<u32>> {
+    let (mut parts, mut end) = (Vec::<Vec<u32>>::new(), 0);
+    for (item, own) in instance.items.iter().enumerate() {
+        if own.lower >= end || parts.is_empty() {
+            parts.push(Vec::new());
+        }
+        end = end.max(own.upper);
+        if let Some(part) = parts.last_mut() {
+            part.push(u32::try_from(item).unwrap_or(u32::MAX));
+        }
+    }
+    parts
+}
+
+fn pairs_of(instance: &Instance, items: &[u32]) -> u64 {
+    let part = Instance {
+        items: items.iter().map(|&item| instance.items[item as usize]).collect(),
+        ..Instance::default()
+    };
+    part.pair_count()
+}

@@ -1,0 +1,532 @@
+#![forbid(unsafe_code)]
+//! Depth-first search for a plan of at most a given height.
+//!
+//! Plans are built from the bottom: each step places one more item as low as the placed ones allow, in an
+//! order that never goes down, so that every pushed-down plan is met once. What prunes:
+//!
+//! - *dominance*: no item goes where another would fit wholly below it;
+//! - *sections*: the bytes still to come in a section must fit above its lowest remaining start;
+//! - *hatless*: where nothing can lie above an item, only its lowest place is tried;
+//! - *classes*: of items with the same sections stacked directly, or of equal ones, one order is tried;
+//! - *parts*: where no remaining item crosses a boundary, the two sides are solved on their own.
+//!
+//! The stack is explicit and the state is kept between calls, so that searches in different orders can take
+//! turns. Nothing here reads a clock.
+//!
+//! # Source
+//! Moffitt, "`MiniMalloc`: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning",
+//! ASPLOS 2023, volume 4.
+
+use super::net::{Net, Units};
+
+/// How far a search has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// There is a plan: see `Search::offsets`.
+    Solved,
+    /// There is no plan of this height.
+    Exhausted,
+    /// The nodes granted are used up.
+    Paused,
+}
+
+/// What static order ties are broken by: keys, most significant first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rank {
+    /// Largest section total, life, area.
+    TotalWidthArea,
+    /// Largest section total, area, life.
+    TotalAreaWidth,
+    /// Life, area, largest section total.
+    WidthAreaTotal,
+}
+
+#[derive(Clone, Copy)]
+struct Node {
+    /// The part's items in rank order: a range of `items`, placed ones among them.
+    items: (usize, usize),
+    /// Candidates not tried yet: a range of `candidates`.
+    candidates: (usize, usize),
+    /// The part's sections.
+    sections: (u32, u32),
+    /// Length of the placement stack when the node was entered.
+    placed: usize,
+    /// The item being tried had nothing that could lie above it.
+    hatless: bool,
+    unplaced: usize,
+    /// Length of `items` when the node was entered.
+    items_end: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Split {
+    /// Parts not entered yet: a range of `parts`.
+    parts: (usize, usize),
+    /// Length of `items` before the parts' lists.
+    items_end: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Frame {
+    Node(Node),
+    Split(Split),
+}
+
+/// A part that waits: its items in rank order, and its sections.
+#[derive(Clone, Copy)]
+struct Part {
+    items: (usize, usize),
+    sections: (u32, u32),
+}
+
+#[derive(Clone, Copy)]
+struct Entry<T> {
+    items: (usize, usize),
+    sections: (u32, u32),
+    offset: T,
+    position: usize,
+    unplaced: usize,
+}
+
+enum Step<T> {
+    Enter(Entry<T>),
+    Try,
+    NextPart,
+    Solved,
+    Failed,
+}
+
+/// What placing one item led to.
+struct Fate {
+    fits: bool,
+    hatless: bool,
+    splits: bool,
+}
+
+/// A search that can be continued.
+pub(crate) struct Search<'n, T> {
+    net: &'n Net<T>,
+    height: T,
+    rank: Rank,
+    /// Lowest start of each unplaced item, `BIG` once placed.
+    lowest: Vec<T>,
+    /// The highest start allowed.
+    limit: Vec<T>,
+    offset: Vec<T>,
+    /// Bytes of unplaced items by section, less the top's padding.
+    total: Vec<T>,
+    /// Unplaced items that cross from a section to the next.
+    cuts: Vec<u32>,
+    /// By section, an unplaced item known to start low enough.
+    witness: Vec<u32>,
+    /// Each item's place in the rank order as far as it never changes: that of items of one class.
+    standing: Vec<u32>,
+    raised: Vec<(u32, T)>,
+    placed: Vec<(u32, usize)>,
+    items: Vec<u32>,
+    candidates: Vec<(T, u32, u32)>,
+    parts: Vec<Part>,
+    frames: Vec<Frame>,
+    keyed: Vec<([u128; 3], u32)>,
+    next: Option<Step<T>>,
+    pub nodes: u64,
+    pub failures: u64,
+}
+
+impl<'n, T: Units> Search<'n, T> {
+    pub fn new(net: &'n Net<T>, height: T, rank: Rank) -> Self {
+        let count = net.len();
+        let limit = |item: usize| if net.pin[item] == T::BIG { height - net.size[item] } else { net.pin[item] };
+        let mut search = Self {
+            net,
+            height,
+            rank,
+            lowest: net.pin.iter().map(|&pin| if pin == T::BIG { T::ZERO } else { pin }).collect(),
+            limit: (0..count).map(limit).collect(),
+            offset: vec![T::ZERO; count],
+            total: net.pad.iter().map(|&pad| T::ZERO - pad).collect(),
+            cuts: vec![0; net.sections],
+            witness: (0..net.sections).map(|section| net.members.get(section)[0]).collect(),
+            standing: vec![0; count],
+            raised: Vec::new(),
+            placed: Vec::with_capacity(count),
+            items: Vec::new(),
+            candidates: Vec::new(),
+            parts: Vec::new(),
+            frames: Vec::new(),
+            keyed: Vec::new(),
+            next: None,
+            nodes: 0,
+            failures: 0,
+        };
+        let all = 0..u32::try_from(count).unwrap_or(u32::MAX);
+        search.rank_items(all.clone());
+        for (standing, item) in search.items.drain(..).zip(0..).map(|(item, at)| (at, item)) {
+            search.standing[item as usize] = standing;
+        }
+        for item in 0..count {
+            for &(from, to) in net.spans_of(item) {
+                search.total[from as usize..to as usize].iter_mut().for_each(|t| *t += net.weight[item]);
+            }
+            let (from, to) = net.hull[item];
+            search.cuts[from as usize..to as usize - 1].iter_mut().for_each(|cut| *cut += 1);
+        }
+        let items = search.rank_items(all);
+        let sections = (0, u32::try_from(net.sections).unwrap_or(u32::MAX));
+        let fits = (0..count).all(|item| search.lowest[item] <= search.limit[item] && net.size[item] <= height)
+            && search.total.iter().all(|&total| total <= height)
+            && (0..net.sections).all(|section| search.has_low_start(section));
+        search.next = Some(match (count, fits) {
+            (0, _) => Step::Solved,
+            (_, false) => Step::Failed,
+            _ => Step::Enter(Entry { items, sections, offset: T::ZERO, position: 0, unplaced: count }),
+        });
+        search
+    }
+
+    /// The plan found, in units; valid after `Solved`.
+    pub fn offsets(&self) -> &[T] {
+        &self.offset
+    }
+
+    /// Goes on for about this many nodes.
+    pub fn run(&mut self, nodes: u64) -> Outcome {
+        let end = self.nodes.saturating_add(nodes);
+        loop {
+            let Some(step) = self.next.take() else { return Outcome::Exhausted };
+            let next = match step {
+                Step::Enter(entry) => {
+                    if self.nodes >= end {
+                        self.next = Some(Step::Enter(entry));
+                        return Outcome::Paused;
+                    }
+                    self.enter(entry)
+                }
+                Step::Try => self.try_next(),
+                Step::NextPart => self.next_part(),
+                Step::Solved => {
+                    if self.solved() {
+                        self.next = Some(Step::Solved);
+                        return Outcome::Solved;
+                    }
+                    Step::NextPart
+                }
+                Step::Failed => {
+                    if self.failed() {
+                        return Outcome::Exhausted;
+                    }
+                    Step::Try
+                }
+            };
+            self.next = Some(next);
+        }
+    }
+
+    /// Leaves the nodes of a solved part; true if that was the whole.
+    fn solved(&mut self) -> bool {
+        while let Some(&Frame::Node(node)) = self.frames.last() {
+            self.pop_node(node);
+        }
+        self.frames.is_empty()
+    }
+
+    /// Goes back to the last node with a choice left; true if there is none.
+    fn failed(&mut self) -> bool {
+        self.failures += 1;
+        while let Some(frame) = self.frames.last() {
+            match *frame {
+                Frame::Split(split) => {
+                    self.parts.truncate(split.parts.1);
+                    self.items.truncate(split.items_end);
+                    self.frames.pop();
+                }
+                Frame::Node(node) => {
+                    self.undo_to(node.placed);
+                    if !node.hatless {
+                        return false;
+                    }
+                    self.pop_node(node);
+                    self.failures += 1;
+                }
+            }
+        }
+        true
+    }
+
+    fn pop_node(&mut self, node: Node) {
+        self.candidates.truncate(node.candidates.0);
+        self.items.truncate(node.items_end);
+        self.frames.pop();
+    }
+
+    /// Lists a node's candidates: what may be placed next.
+    fn enter(&mut self, entry: Entry<T>) -> Step<T> {
+        self.nodes += 1;
+        let Entry { items, sections, offset, position, unplaced } = entry;
+        if unplaced == 0 {
+            return Step::Solved;
+        }
+        let items_end = self.items.len();
+        let (items, position) = self.compact(items, position, unplaced);
+        let first = self.candidates.len();
+        let mut top = T::BIG;
+        let list = &self.items[items.0..items.1];
+        for (at, &item) in list.iter().enumerate() {
+            let start = self.lowest[item as usize];
+            if start == T::BIG {
+                continue;
+            }
+            top = top.min(start + self.net.size[item as usize]);
+            if start < top && (start > offset || (start == offset && at >= position)) {
+                self.candidates.push((start, u32::try_from(at).unwrap_or(u32::MAX), item));
+            }
+        }
+        let mut kept = first;
+        for at in first..self.candidates.len() {
+            let (start, position, item) = self.candidates[at];
+            if start < top && !self.is_swapped(item, start) {
+                self.candidates[kept] = (start, position, item);
+                kept += 1;
+            }
+        }
+        self.candidates.truncate(kept);
+        self.candidates[first..].sort_unstable();
+        self.frames.push(Frame::Node(Node {
+            items,
+            candidates: (first, first),
+            sections,
+            placed: self.placed.len(),
+            hatless: false,
+            unplaced,
+            items_end,
+        }));
+        Step::Try
+    }
+
+    /// Copies a list without its placed items once those are many.
+    fn compact(&mut self, items: (usize, usize), position: usize, unplaced: usize) -> ((usize, usize), usize) {
+        let count = items.1 - items.0;
+        if unplaced * 4 > count * 3 {
+            return (items, position);
+        }
+        let start = self.items.len();
+        let mut moved = 0;
+        for at in 0..count {
+            if at == position {
+                moved = self.items.len() - start;
+            }
+            let item = self.items[items.0 + at];
+            if self.lowest[item as usize] != T::BIG {
+                self.items.push(item);
+            }
+        }
+        if position >= count {
+            moved = self.items.len() - start;
+        }
+        ((start, self.items.len()), moved)
+    }
+
+    /// Whether placing the item there repeats a plan with two items of its class the other way round.
+    fn is_swapped(&self, item: u32, start: T) -> bool {
+        let net = self.net;
+        let class = net.classes.get(net.class[item as usize] as usize);
+        if class.len() < 2 || !net.plain || net.pin[item as usize] != T::BIG {
+            return false;
+        }
+        class.iter().any(|&other| {
+            let at = other as usize;
+            if other == item || net.pin[at] != T::BIG {
+                return false;
+            }
+            let ranks_later = self.standing[at] > self.standing[item as usize];
+            if self.lowest[at] == T::BIG {
+                ranks_later && self.offset[at] + net.size[at] == start
+            } else {
+                !ranks_later && net.size[at] == net.size[item as usize]
+            }
+        })
+    }
+
+    fn try_next(&mut self) -> Step<T> {
+        let depth = self.frames.len() - 1;
+        let Frame::Node(mut node) = self.frames[depth] else { return Step::Failed };
+        loop {
+            let at = node.candidates.1;
+            // A node's candidates end where the array ends: children take theirs off when they leave.
+            if at >= self.candidates.len() {
+                self.pop_node(node);
+                return Step::Failed;
+            }
+            let (start, position, item) = self.candidates[at];
+            node.candidates.1 += 1;
+            let fate = self.place(item as usize, start, node.sections);
+            node.hatless = fate.hatless;
+            if fate.fits {
+                self.frames[depth] = Frame::Node(node);
+                if fate.splits {
+                    return self.split(node, item as usize);
+                }
+                return Step::Enter(Entry {
+                    items: node.items,
+                    sections: node.sections,
+                    offset: start,
+                    position: position as usize,
+                    unplaced: node.unplaced - 1,
+                });
+            }
+            self.undo_to(node.placed);
+            if fate.hatless {
+                self.pop_node(node);
+                return Step::Failed;
+            }
+        }
+    }
+
+    fn place(&mut self, item: usize, start: T, sections: (u32, u32)) -> Fate {
+        let net = self.net;
+        self.placed.push((u32::try_from(item).unwrap_or(u32::MAX), self.raised.len()));
+        self.offset[item] = start;
+        self.lowest[item] = T::BIG;
+        for &(from, to) in net.spans_of(item) {
+            self.total[from as usize..to as usize].iter_mut().for_each(|t| *t -= net.weight[item]);
+        }
+        let (mut from, mut to) = net.hull[item];
+        let mut splits = false;
+        for cut in &mut self.cuts[from as usize..to as usize - 1] {
+            *cut -= 1;
+            splits |= *cut == 0;
+        }
+        let end = start + net.size[item];
+        let (mut hatless, mut fits) = (true, true);
+        for &other in net.near.get(item) {
+            let other_at = other as usize;
+            let before = self.lowest[other_at];
+            if before >= end {
+                hatless &= before == T::BIG;
+                continue;
+            }
+            hatless = false;
+            let raised = end.round_up(net.align[other_at]);
+            self.raised.push((other, before));
+            self.lowest[other_at] = raised;
+            if raised > self.limit[other_at] {
+                fits = false;
+                break;
+            }
+            let hull = net.hull[other_at];
+            from = from.min(hull.0);
+            to = to.max(hull.1);
+        }
+        let room = self.height - start;
+        fits = fits
+            && (from..to).all(|section| self.has_low_start(section as usize))
+            && self.total[sections.0 as usize..sections.1 as usize].iter().all(|&total| total <= room);
+        Fate { fits, hatless, splits }
+    }
+
+    /// Whether some unplaced item of the section starts low enough for all of them to fit.
+    #[inline]
+    fn has_low_start(&mut self, section: usize) -> bool {
+        let total = self.total[section];
+        if total <= T::ZERO {
+            return true;
+        }
+        let room = self.height - total;
+        if self.lowest[self.witness[section] as usize] <= room {
+            return true;
+        }
+        let low = self.net.members.get(section).iter().find(|&&item| self.lowest[item as usize] <= room);
+        low.is_some_and(|&item| {
+            self.witness[section] = item;
+            true
+        })
+    }
+
+    fn undo_to(&mut self, placed: usize) {
+        let net = self.net;
+        while self.placed.len() > placed {
+            let Some((item, raised)) = self.placed.pop() else { return };
+            let item = item as usize;
+            while self.raised.len() > raised {
+                let Some((other, before)) = self.raised.pop() else { break };
+                self.lowest[other as usize] = before;
+            }
+            self.lowest[item] = self.offset[item];
+            for &(from, to) in net.spans_of(item) {
+                self.total[from as usize..to as usize].iter_mut().for_each(|t| *t += net.weight[item]);
+            }
+            let (from, to) = net.hull[item];
+            self.cuts[from as usize..to as usize - 1].iter_mut().for_each(|cut| *cut += 1);
+        }
+    }
+
+    /// Cuts the node's part where nothing unplaced crosses any more.
+    fn split(&mut self, node: Node, item: usize) -> Step<T> {
+        let (from, to) = self.net.hull[item];
+        let first = self.parts.len();
+        let mut start = node.sections.0;
+        let zeros = (from..to - 1).filter(|&s| self.cuts[s as usize] == 0).map(|s| s + 1);
+        let ends: Vec<u32> = zeros.chain([node.sections.1]).collect();
+        let split_items_end = self.items.len();
+        for end in ends {
+            let within: Vec<u32> = self.items[node.items.0..node.items.1]
+                .iter()
+                .copied()
+                .filter(|&other| {
+                    let from = self.net.hull[other as usize].0;
+                    self.lowest[other as usize] != T::BIG && (start..end).contains(&from)
+                })
+                .collect();
+            if !within.is_empty() {
+                let items = self.rank_items(within.into_iter());
+                self.parts.push(Part { items, sections: (start, end) });
+            }
+            start = end;
+        }
+        // The smallest part first: if it fails, the others need not be tried. Taken from the end.
+        self.parts[first..].sort_by_key(|part| core::cmp::Reverse(part.items.1 - part.items.0));
+        self.frames.push(Frame::Split(Split {
+            parts: (self.parts.len(), first),
+            items_end: split_items_end,
+        }));
+        Step::NextPart
+    }
+
+    fn next_part(&mut self) -> Step<T> {
+        let depth = self.frames.len() - 1;
+        let Frame::Split(split) = &mut self.frames[depth] else { return Step::Failed };
+        if split.parts.0 == split.parts.1 {
+            self.parts.truncate(split.parts.1);
+            self.frames.pop();
+            return Step::Solved;
+        }
+        split.parts.0 -= 1;
+        let Part { items, sections } = self.parts[split.parts.0];
+        let unplaced = items.1 - items.0;
+        Step::Enter(Entry { items, sections, offset: T::ZERO, position: 0, unplaced })
+    }
+
+    /// Adds items in the order of the search's rank.
+    fn rank_items(&mut self, items: impl Iterator<Item = u32>) -> (usize, usize) {
+        let net = self.net;
+        let mut keyed = std::mem::take(&mut self.keyed);
+        keyed.clear();
+        keyed.extend(items.map(|item| {
+            let at = item as usize;
+            let spans = net.spans_of(at).iter().flat_map(|&(from, to)| &self.total[from as usize..to as usize]);
+            let total = u128::from(spans.max().map_or(0, |&total| total.to_u64()));
+            let (width, area) = (u128::from(net.width[at]), net.area[at]);
+            let key = match self.rank {
+                Rank::TotalWidthArea => [total, width, area],
+                Rank::TotalAreaWidth => [total, area, width],
+                Rank::WidthAreaTotal => [width, area, total],
+            };
+            (key, item)
+        }));
+        keyed.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+        let start = self.items.len();
+        self.items.extend(keyed.iter().map(|&(_, item)| item));
+        self.keyed = keyed;
+        (start, self.items.len())
+    }
+}

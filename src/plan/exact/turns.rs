@@ -1,0 +1,65 @@
+#![forbid(unsafe_code)]
+//! Searches in several orders that take turns, each going on from where it stopped.
+//!
+//! On each hard instance some order is far faster than the others, and which one cannot be told before.
+
+use super::net::{Net, Units};
+use super::search::{Outcome, Rank, Search};
+use crate::plan::budget::Clock;
+
+/// The orders that take turns, with how many nodes each gets of a round.
+const ORDERS: [(Rank, u64); 3] = [(Rank::TotalWidthArea, 4), (Rank::TotalAreaWidth, 1), (Rank::WidthAreaTotal, 1)];
+
+/// One question, "is there a plan of this height?", and how far it has been answered.
+pub(crate) struct Turns<'n, T> {
+    net: &'n Net<T>,
+    height: T,
+    searches: Vec<Search<'n, T>>,
+    turn: usize,
+    left: u64,
+    solved: Option<usize>,
+}
+
+impl<'n, T: Units> Turns<'n, T> {
+    pub fn new(net: &'n Net<T>, height: T) -> Self {
+        Self { net, height, searches: Vec::new(), turn: 0, left: Self::grant(net, 0), solved: None }
+    }
+
+    fn grant(net: &Net<T>, turn: usize) -> u64 {
+        ORDERS[turn].1 * net.len() as u64
+    }
+
+    /// Goes on for about this many nodes, or until the clock stops it.
+    pub fn run(&mut self, nodes: u64, clock: &mut Clock) -> Outcome {
+        let mut nodes = nodes;
+        // A node costs about as much as it has items: look at the clock every millisecond or so.
+        let chunk = (60_000 / self.net.len() as u64).clamp(8, 1024);
+        while nodes > 0 && !clock.is_over() {
+            if self.searches.len() <= self.turn {
+                self.searches.push(Search::new(self.net, self.height, ORDERS[self.turn].0));
+            }
+            let search = &mut self.searches[self.turn];
+            let before = search.nodes;
+            let outcome = search.run(nodes.min(chunk).min(self.left));
+            let spent = (search.nodes - before).max(1);
+            clock.spend(spent);
+            nodes = nodes.saturating_sub(spent);
+            self.left = self.left.saturating_sub(spent);
+            if outcome != Outcome::Paused {
+                self.solved = Some(self.turn);
+                return outcome;
+            }
+            if self.left == 0 {
+                self.turn = (self.turn + 1) % ORDERS.len();
+                self.left = Self::grant(self.net, self.turn);
+            }
+        }
+        Outcome::Paused
+    }
+
+    /// The plan found, in bytes.
+    pub fn offsets(&self) -> impl Iterator<Item = u64> + '_ {
+        let found = self.solved.map_or(&[][..], |turn| self.searches[turn].offsets());
+        found.iter().map(|offset| offset.to_u64() * self.net.unit)
+    }
+}

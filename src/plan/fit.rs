@@ -1,0 +1,225 @@
+#![forbid(unsafe_code)]
+//! Placing items one by one in a given order, each into the first or the smallest gap that holds it.
+//!
+//! Three ways to find the gaps: a walk over all placed items by offset (dense programs), the placed
+//! neighbours from an index, sorted (sparse ones), and forbidden ranges (idle gaps and wishes).
+
+use super::instance::{Instance, NONE, align_up};
+use super::neighbours::Neighbours;
+
+/// Which gap an item takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// The lowest.
+    First,
+    /// The smallest; the lowest of equals.
+    Best,
+}
+
+/// What is known of an instance before its items are placed: how crowded it is.
+pub(crate) struct Crowd {
+    /// Pairs of items alive together.
+    pub pairs: u64,
+    /// The index, where it beats the walk.
+    pub neighbours: Option<Neighbours>,
+}
+
+impl Crowd {
+    pub fn new(instance: &Instance) -> Self {
+        let pairs = instance.pair_count();
+        let count = instance.len().max(1) as u64;
+        let mean = pairs / count;
+        // Sorting a neighbour costs about as much as walking past sixteen strangers.
+        let sparse = !instance.is_general() && mean * 16 < count;
+        let mean = usize::try_from(mean).unwrap_or(usize::MAX);
+        Self { pairs, neighbours: sparse.then(|| Neighbours::new(instance, mean)) }
+    }
+}
+
+/// Places the items in this order; pinned ones first.
+pub(crate) fn place(instance: &Instance, crowd: &Crowd, order: &[u32], fit: Fit) -> Vec<u64> {
+    let mut offsets = vec![NONE; instance.len()];
+    place_around(instance, crowd, order, fit, &mut offsets);
+    offsets
+}
+
+/// Places the items in this order around those that have an offset already.
+pub(crate) fn place_around(instance: &Instance, crowd: &Crowd, order: &[u32], fit: Fit, offsets: &mut [u64]) {
+    if instance.is_general() {
+        place_general(instance, order, fit, offsets);
+    } else if let Some(neighbours) = &crowd.neighbours {
+        place_indexed(instance, neighbours, order, fit, offsets);
+    } else {
+        place_walking(instance, order, fit, offsets);
+    }
+}
+
+/// The items of `order`, those with a pin before those without.
+fn pins_first<'a>(instance: &'a Instance, order: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
+    let pinned = if instance.pins.is_empty() { &[][..] } else { order };
+    let is_pinned = |item: &usize| instance.pin(*item).is_some();
+    let first = pinned.iter().map(|&item| item as usize).filter(is_pinned);
+    first.chain(order.iter().map(|&item| item as usize).filter(move |item| !is_pinned(item)))
+}
+
+/// Follows the gaps from the bottom up.
+struct Gaps {
+    size: u64,
+    align: u64,
+    fit: Fit,
+    cursor: u64,
+    best: u64,
+    best_room: u64,
+}
+
+impl Gaps {
+    fn new(size: u64, align: u64, fit: Fit) -> Self {
+        Self { size, align, fit, cursor: 0, best: NONE, best_room: u64::MAX }
+    }
+
+    /// Passes an obstacle; true once no later gap can be better.
+    #[inline]
+    fn pass(&mut self, offset: u64, end: u64) -> bool {
+        let at = align_up(self.cursor, self.align);
+        if offset >= at && offset - at >= self.size {
+            let room = offset - at;
+            if self.fit == Fit::First || room == self.size {
+                self.best = at;
+                return true;
+            }
+            if room < self.best_room {
+                (self.best, self.best_room) = (at, room);
+            }
+        }
+        self.cursor = self.cursor.max(end);
+        false
+    }
+
+    fn offset(&self) -> u64 {
+        if self.best == NONE { align_up(self.cursor, self.align) } else { self.best }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Placed {
+    offset: u64,
+    end: u64,
+    lower: u32,
+    upper: u32,
+}
+
+fn place_walking(instance: &Instance, order: &[u32], fit: Fit, offsets: &mut [u64]) {
+    let mut placed: Vec<Placed> = Vec::with_capacity(instance.len());
+    placed.extend(instance.items.iter().zip(&*offsets).filter(|(_, offset)| **offset != NONE).map(
+        |(own, &offset)| Placed {
+            offset,
+            end: offset.saturating_add(own.size),
+            lower: own.lower,
+            upper: own.upper,
+        },
+    ));
+    placed.sort_unstable_by_key(|other| other.offset);
+    for item in pins_first(instance, order) {
+        let own = instance.items[item];
+        let offset = instance.pin(item).unwrap_or_else(|| {
+            let mut gaps = Gaps::new(own.size, instance.align_of(item), fit);
+            for other in &placed {
+                if other.lower < own.upper && own.lower < other.upper && gaps.pass(other.offset, other.end) {
+                    break;
+                }
+            }
+            gaps.offset()
+        });
+        offsets[item] = offset;
+        let end = offset.saturating_add(own.size);
+        let at = placed.partition_point(|other| other.offset <= offset);
+        placed.insert(at, Placed { offset, end, lower: own.lower, upper: own.upper });
+    }
+}
+
+fn place_indexed(instance: &Instance, neighbours: &Neighbours, order: &[u32], fit: Fit, offsets: &mut [u64]) {
+    let mut near: Vec<(u64, u64)> = Vec::new();
+    for item in pins_first(instance, order) {
+        let own = instance.items[item];
+        offsets[item] = instance.pin(item).unwrap_or_else(|| {
+            near.clear();
+            neighbours.each(instance, item, |other| {
+                let offset = offsets[other];
+                if offset != NONE {
+                    near.push((offset, offset.saturating_add(instance.items[other].size)));
+                }
+            });
+            near.sort_unstable();
+            let mut gaps = Gaps::new(own.size, instance.align_of(item), fit);
+            let _ = near.iter().any(|&(offset, end)| gaps.pass(offset, end));
+            gaps.offset()
+        });
+    }
+}
+
+/// Whole rectangles are not enough: every pair of segments alive together forbids a range of offsets.
+fn place_general(instance: &Instance, order: &[u32], fit: Fit, offsets: &mut [u64]) {
+    let mut placed: Vec<usize> = (0..instance.len()).filter(|&item| offsets[item] != NONE).collect();
+    let mut forbidden: Vec<(u64, u64)> = Vec::new();
+    for item in pins_first(instance, order) {
+        forbidden.clear();
+        for &other in &placed {
+            forbid(instance, item, other, offsets[other], &mut forbidden);
+        }
+        forbidden.sort_unstable();
+        let free = |at: u64| forbidden.iter().all(|&(from, to)| at < from || to <= at);
+        let hint = instance.hint(item).filter(|hint| hint % instance.align_of(item) == 0 && free(*hint));
+        offsets[item] = instance.pin(item).or(hint).unwrap_or_else(|| {
+            // Ranges forbid the item's offset, so a gap holds it if a multiple of the alignment is left.
+            let mut gaps = Gaps::new(1, instance.align_of(item), fit);
+            let _ = forbidden.iter().any(|&(from, to)| gaps.pass(from, to));
+            gaps.offset()
+        });
+        placed.push(item);
+    }
+}
+
+/// The offsets that `item` cannot have because `other` lies at `offset`.
+fn forbid(instance: &Instance, item: usize, other: usize, offset: u64, out: &mut Vec<(u64, u64)>) {
+    let (own, placed) = (instance.items[item], instance.items[other]);
+    if own.lower >= placed.upper || placed.lower >= own.upper {
+        return;
+    }
+    for theirs in instance.segments_of(other) {
+        for mine in instance.segments_of(item) {
+            if mine.lower < theirs.upper && theirs.lower < mine.upper {
+                let from = offset.saturating_add(theirs.bytes_lower + 1).saturating_sub(mine.bytes_upper);
+                let to = offset.saturating_add(theirs.bytes_upper).saturating_sub(mine.bytes_lower);
+                if from < to {
+                    out.push((from, to));
+                }
+            }
+        }
+    }
+}
+
+/// The sort keys that orders are made of; all descending, ties by start and then by index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    Size,
+    Life,
+    Area,
+    Start,
+}
+
+/// The items in the order of a key. Items are numbered by start already.
+pub(crate) fn order_by(instance: &Instance, key: Key) -> Vec<u32> {
+    let count = u32::try_from(instance.len()).unwrap_or(u32::MAX);
+    let mut order: Vec<u32> = (0..count).collect();
+    let life = |item: u32| u64::from(instance.items[item as usize].upper - instance.items[item as usize].lower);
+    let size = |item: u32| instance.items[item as usize].size;
+    match key {
+        Key::Start => {}
+        Key::Size => order.sort_by_key(|&item| core::cmp::Reverse(size(item))),
+        Key::Life => order.sort_by_key(|&item| core::cmp::Reverse((life(item), size(item)))),
+        Key::Area => {
+            order.sort_by_key(|&item| core::cmp::Reverse(u128::from(life(item)) * u128::from(size(item))));
+        }
+    }
+    order
+}

@@ -1,0 +1,123 @@
+#![forbid(unsafe_code)]
+//! Placing items in order of start, as a dynamic allocator would: no question about neighbours is ever asked.
+//!
+//! The free ranges are kept by offset; items whose life ends give their range back before the next start.
+
+use super::fit::Fit;
+use super::instance::{Instance, NONE, align_up};
+
+/// Offsets for an instance without pins, gaps or wishes.
+pub(crate) fn place_streaming(instance: &Instance, fit: Fit) -> Vec<u64> {
+    let items = &instance.items;
+    let mut offsets = vec![NONE; items.len()];
+    let mut by_end: Vec<u32> = (0..u32::try_from(items.len()).unwrap_or(u32::MAX)).collect();
+    sort_by_end(instance, &mut by_end);
+    let mut free = FreeList::default();
+    let mut ended = 0;
+    for (item, own) in items.iter().enumerate() {
+        while let Some(&other) = by_end.get(ended) {
+            if items[other as usize].upper > own.lower {
+                break;
+            }
+            let offset = offsets[other as usize];
+            free.give(offset, offset.saturating_add(items[other as usize].size));
+            ended += 1;
+        }
+        offsets[item] = free.take(own.size, instance.align_of(item), fit);
+    }
+    offsets
+}
+
+/// Sorts by end: by counting where ends are dense.
+fn sort_by_end(instance: &Instance, by_end: &mut Vec<u32>) {
+    let items = &instance.items;
+    let last = items.iter().map(|item| item.upper).max().unwrap_or(0) as usize;
+    if last > 4 * items.len() + 1024 {
+        by_end.sort_by_key(|&item| items[item as usize].upper);
+        return;
+    }
+    let mut starts = vec![0_u32; last + 2];
+    for item in items {
+        starts[item.upper as usize + 1] += 1;
+    }
+    for at in 1..starts.len() {
+        starts[at] += starts[at - 1];
+    }
+    for (item, own) in items.iter().enumerate() {
+        let slot = &mut starts[own.upper as usize];
+        by_end[*slot as usize] = u32::try_from(item).unwrap_or(u32::MAX);
+        *slot += 1;
+    }
+}
+
+/// Free ranges below the top, by offset; everything from `top` up is free too.
+#[derive(Default)]
+struct FreeList {
+    ranges: Vec<(u64, u64)>,
+    top: u64,
+}
+
+impl FreeList {
+    fn take(&mut self, size: u64, align: u64, fit: Fit) -> u64 {
+        let mut best: Option<(usize, u64, u64)> = None;
+        for (at, &(from, to)) in self.ranges.iter().enumerate() {
+            let offset = align_up(from, align);
+            if offset <= to && to - offset >= size {
+                let room = to - offset;
+                if best.is_none_or(|(_, _, least)| room < least) {
+                    best = Some((at, offset, room));
+                }
+                if fit == Fit::First || room == size {
+                    break;
+                }
+            }
+        }
+        if let Some((at, offset, _)) = best {
+            let (from, to) = self.ranges[at];
+            let end = offset + size;
+            match (from < offset, end < to) {
+                (false, false) => drop(self.ranges.remove(at)),
+                (false, true) => self.ranges[at].0 = end,
+                (true, false) => self.ranges[at].1 = offset,
+                (true, true) => {
+                    self.ranges[at].1 = offset;
+                    self.ranges.insert(at + 1, (end, to));
+                }
+            }
+            return offset;
+        }
+        self.extend(size, align)
+    }
+
+    /// Takes from the top, and from the free range right below it.
+    fn extend(&mut self, size: u64, align: u64) -> u64 {
+        let from = match self.ranges.last() {
+            Some(&(from, to)) if to == self.top => {
+                self.ranges.pop();
+                from
+            }
+            _ => self.top,
+        };
+        let offset = align_up(from, align);
+        if offset > from {
+            self.ranges.push((from, offset));
+        }
+        self.top = offset.saturating_add(size);
+        offset
+    }
+
+    fn give(&mut self, from: u64, to: u64) {
+        let at = self.ranges.partition_point(|range| range.0 < from);
+        let below = at > 0 && self.ranges[at - 1].1 == from;
+        let above = self.ranges.get(at).is_some_and(|range| range.0 == to);
+        match (below, above) {
+            (true, true) => {
+                self.ranges[at - 1].1 = self.ranges[at].1;
+                self.ranges.remove(at);
+            }
+            (true, false) => self.ranges[at - 1].1 = to,
+            (false, true) => self.ranges[at].0 = from,
+            (false, false) => self.ranges.insert(at, (from, to)),
+        }
+    }
+}
