@@ -114,6 +114,14 @@ impl Loader {
     /// # Errors
     /// [`LoadError`]; then no memory is held.
     pub fn load(&self, name: &str) -> Result<Method, LoadError> {
+        self.load_with(name, self.options.replan)
+    }
+
+    /// As [`Loader::load`], with this memory plan.
+    ///
+    /// # Errors
+    /// [`LoadError`]; [`LoadError::CannotReplan`] where a new plan cannot be made.
+    pub fn load_with(&self, name: &str, replan: Replan) -> Result<Method, LoadError> {
         let program = &self.program;
         let plan = program.method(name)?;
         let index = program.methods().iter().position(|method| core::ptr::eq(method, plan)).unwrap_or(0);
@@ -125,7 +133,7 @@ impl Loader {
         let roles = Roles::of(plan, &kernels);
         let placement = Placement::of_file(plan, &spaces);
         flow::check(plan, &kernels, &roles, &placement)?;
-        let placement = match self.options.replan {
+        let placement = match replan {
             Replan::File => placement,
             how => {
                 let placement = placement.replanned(plan, &kernels, &roles, how)?;
