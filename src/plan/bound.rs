@@ -146,7 +146,9 @@ pub fn culprits(problem: &Problem, spaces: &[u32], space: u32) -> Culprits {
     let mut buffers: Vec<usize> = (0..problem.buffers.len()).filter(of_space).filter(alive).collect();
     buffers.sort_by_key(|&buffer| (core::cmp::Reverse(problem.buffers[buffer].size_bytes), buffer));
     let mut among = vec![false; problem.buffers.len()];
-    buffers.iter().for_each(|&buffer| among[buffer] = true);
+    for &buffer in &buffers {
+        among[buffer] = true;
+    }
     let (mut rest, mut rest_most) = (0_u128, 0_u128);
     for &(_, starts, bytes, _) in events.iter().filter(|event| !among[event.3]) {
         rest = if starts { rest + u128::from(bytes) } else { rest - u128::from(bytes) };

@@ -310,7 +310,9 @@ impl Table {
         ];
         let used: Vec<&str> = optional.iter().filter(|(_, used)| *used).map(|(name, _)| *name).collect();
         let mut out = String::from("id,lower,upper,size");
-        used.iter().for_each(|name| out.extend([",", name]));
+        for name in &used {
+            out.extend([",", name]);
+        }
         out.push('\n');
         let id = |at: usize| self.ids.get(at).map_or("", String::as_str);
         for (at, spec) in buffers.iter().enumerate() {

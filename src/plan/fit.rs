@@ -25,7 +25,7 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    pub fn new(instance: &Instance) -> Self {
+    pub(crate) fn new(instance: &Instance) -> Self {
         let pairs = instance.pair_count();
         let count = instance.len().max(1) as u64;
         let mean = pairs / count;

@@ -92,7 +92,11 @@ fn check_gaps(buffer: usize, spec: &BufferSpec) -> Result<(), PlanError> {
 impl Reduced {
     /// Takes a checked problem apart. `spaces` gives each buffer's space (empty: as in the problem);
     /// `reuse` says for which buffers an offered reuse is taken if it can be.
-    pub fn new(problem: &Problem, spaces: &[u32], reuse: impl Fn(u32) -> bool) -> Result<Self, PlanError> {
+    pub(crate) fn new(
+        problem: &Problem,
+        spaces: &[u32],
+        reuse: impl Fn(u32) -> bool,
+    ) -> Result<Self, PlanError> {
         let mut reduced = Self::default();
         if problem.buffers.iter().any(|spec| spec.alias().is_some()) {
             reduced.merge_views(problem, spaces)?;
@@ -307,7 +311,7 @@ impl Reduced {
     }
 
     /// Writes one space's offsets into the plan's.
-    pub fn scatter(&self, space: usize, offsets: &[u64], out: &mut [u64]) {
+    pub(crate) fn scatter(&self, space: usize, offsets: &[u64], out: &mut [u64]) {
         let instance = &self.instances[space];
         for (&source, &offset) in instance.source.iter().zip(offsets) {
             out[source as usize] = offset;
@@ -315,7 +319,7 @@ impl Reduced {
     }
 
     /// Gives views, reusers and buffers that are never alive their offsets, once all spaces are scattered.
-    pub fn finish(&self, problem: &Problem, out: &mut [u64]) {
+    pub(crate) fn finish(&self, problem: &Problem, out: &mut [u64]) {
         for (buffer, spec) in problem.buffers.iter().enumerate() {
             let root = self.root.get(buffer).map_or(buffer, |&root| root as usize);
             if root == buffer && out[buffer] == NONE {

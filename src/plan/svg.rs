@@ -269,25 +269,7 @@ impl<'a> Picture<'a> {
                 y(bytes)
             );
         }
-        self.axes(out, [top, y(0)], [start, end], shown);
-    }
-
-    fn axes(&self, out: &mut String, [top, bottom]: [f64; 2], [start, end]: [u64; 2], shown: u64) {
-        let _ = writeln!(
-            out,
-            "<path d=\"M{LEFT} {:.1}V{bottom:.1}h{WIDTH}\" fill=\"none\" stroke=\"#888\"/>\n\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{shown} B</text>\
-             <text x=\"{:.1}\" y=\"{bottom:.1}\" text-anchor=\"end\">0</text>\n\
-             <text x=\"{LEFT}\" y=\"{:.1}\">step {start}</text>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{end}</text>",
-            top + 24.0,
-            LEFT - 6.0,
-            top + 32.0,
-            LEFT - 6.0,
-            bottom + 16.0,
-            LEFT + WIDTH,
-            bottom + 16.0
-        );
+        axes(out, [top, y(0)], [start, end], shown);
     }
 
     /// The same in characters, for terminals: `#` more than half in use, `+` some, `!` a conflict.
@@ -319,8 +301,12 @@ impl<'a> Picture<'a> {
                     }
                 }
             };
-            rects.iter().for_each(|rect| fill(rect, 1.0));
-            self.conflicts(&rects).iter().for_each(|(rect, _)| fill(rect, 1e6));
+            for rect in &rects {
+                fill(rect, 1.0);
+            }
+            for (rect, _) in &self.conflicts(&rects) {
+                fill(rect, 1e6);
+            }
             let _ = writeln!(out, "{}: {peak} B, steps {start}..{end}", (self.space)(space));
             for line in cells.chunks(columns).rev() {
                 out.push('|');
@@ -335,6 +321,24 @@ impl<'a> Picture<'a> {
         }
         out
     }
+}
+
+fn axes(out: &mut String, [top, bottom]: [f64; 2], [start, end]: [u64; 2], shown: u64) {
+    let _ = writeln!(
+        out,
+        "<path d=\"M{LEFT} {:.1}V{bottom:.1}h{WIDTH}\" fill=\"none\" stroke=\"#888\"/>\n\
+         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{shown} B</text>\
+         <text x=\"{:.1}\" y=\"{bottom:.1}\" text-anchor=\"end\">0</text>\n\
+         <text x=\"{LEFT}\" y=\"{:.1}\">step {start}</text>\
+         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{end}</text>",
+        top + 24.0,
+        LEFT - 6.0,
+        top + 32.0,
+        LEFT - 6.0,
+        bottom + 16.0,
+        LEFT + WIDTH,
+        bottom + 16.0
+    );
 }
 
 fn precise(number: u64) -> f64 {

@@ -155,7 +155,7 @@ impl<'n, T: Units> Descent<'n, T> {
             let mut low = self.low.take().unwrap_or_else(|| self.turns(self.bound));
             match low.run(nodes, clock) {
                 Outcome::Solved => return self.accept(instance, &low, best, improved),
-                Outcome::Exhausted if self.is_exact(instance) => {
+                Outcome::Exhausted if sees_all(instance) => {
                     self.bound += self.net.unit;
                     continue;
                 }
@@ -166,11 +166,6 @@ impl<'n, T: Units> Descent<'n, T> {
                 return;
             }
         }
-    }
-
-    /// Whether the search sees every plan: it takes buffers as whole where a gap leaves part of one in use.
-    fn is_exact(&self, instance: &Instance) -> bool {
-        instance.segments.as_ref().is_none_or(|segments| !segments.windowed)
     }
 
     /// Tries to go below the peak; says whether it did.
@@ -205,7 +200,7 @@ impl<'n, T: Units> Descent<'n, T> {
                 self.accept(instance, &high, best, improved);
                 return true;
             }
-            Outcome::Exhausted if self.is_exact(instance) => self.bound = self.peak,
+            Outcome::Exhausted if sees_all(instance) => self.bound = self.peak,
             Outcome::Exhausted => {}
             Outcome::Paused => self.high = Some(high),
         }
@@ -231,6 +226,11 @@ impl<'n, T: Units> Descent<'n, T> {
             improved(best);
         }
     }
+}
+
+/// Whether the search sees every plan: it takes buffers as whole where a gap leaves part of one in use.
+fn sees_all(instance: &Instance) -> bool {
+    instance.segments.as_ref().is_none_or(|segments| !segments.windowed)
 }
 
 fn peak_of(instance: &Instance, items: &[u32], offsets: &[u64]) -> u64 {

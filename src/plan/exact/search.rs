@@ -134,7 +134,7 @@ pub(crate) struct Search<'n, T> {
 }
 
 impl<'n, T: Units> Search<'n, T> {
-    pub fn new(net: &'n Net<T>, height: T, rank: Rank) -> Self {
+    pub(crate) fn new(net: &'n Net<T>, height: T, rank: Rank) -> Self {
         let count = net.len();
         let limit =
             |item: usize| if net.pin[item] == T::BIG { height - net.size[item] } else { net.pin[item] };
@@ -187,12 +187,12 @@ impl<'n, T: Units> Search<'n, T> {
     }
 
     /// The plan found, in units; valid after `Solved`.
-    pub fn offsets(&self) -> &[T] {
+    pub(crate) fn offsets(&self) -> &[T] {
         &self.offset
     }
 
     /// Goes on for about this many nodes.
-    pub fn run(&mut self, nodes: u64) -> Outcome {
+    pub(crate) fn run(&mut self, nodes: u64) -> Outcome {
         let end = self.nodes.saturating_add(nodes);
         loop {
             let Some(step) = self.next.take() else { return Outcome::Exhausted };
