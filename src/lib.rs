@@ -1,5 +1,8 @@
 #![cfg_attr(feature = "exec", doc = include_str!("../README.md"))]
-#![cfg_attr(not(feature = "exec"), doc = "Arena memory for ML runtimes: memory spaces, arenas and a planner.")]
+#![cfg_attr(
+    not(feature = "exec"),
+    doc = "Arena memory for ML runtimes: memory spaces, arenas and a planner."
+)]
 //!
 //! # Where to begin
 //!

@@ -9,10 +9,10 @@ use crate::meta::MethodMeta;
 use crate::method::Method;
 use crate::report::MemoryReport;
 use crate::spaces;
-use arenite::exec::{self, Loader};
+use arenite::exec::{self, Loader, Replan};
 use arenite::program::{MethodPlan, Program as File, ProgramOptions};
 use parking_lot::Mutex;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{
     PyByteArray, PyBytes, PyDict, PyMemoryView, PySet, PyString, PyWeakrefMethods, PyWeakrefReference,
@@ -141,14 +141,24 @@ impl Program {
         py: Python<'py>,
         name: &str,
         arenas: Option<&Bound<'py, PyAny>>,
+        replan: Option<&str>,
     ) -> PyResult<Bound<'py, Method>> {
         let handle = arenas::handle_of(arenas)?;
-        let is_default = Arc::ptr_eq(&handle, Handle::default_set());
+        let replan = match replan {
+            None => Replan::File,
+            Some("greedy") => Replan::Greedy,
+            Some("best") => Replan::Best,
+            Some(other) => {
+                let text = format!("replan: expected \"best\", \"greedy\" or None, got {other:?}");
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        let is_default = Arc::ptr_eq(&handle, Handle::default_set()) && replan == Replan::File;
         if is_default && let Some(loaded) = self.cached(py, name) {
             return Ok(loaded);
         }
         let loader = self.loader(py, &handle)?;
-        let loaded = py.detach(|| loader.load(name)).map_err(|failure| error::load(py, &failure))?;
+        let loaded = py.detach(|| loader.load_with(name, replan)).map_err(|failure| error::load(py, &failure))?;
         let method = Bound::new(py, Method::new(loaded, loader, handle))?;
         if !is_default {
             return Ok(method);
@@ -224,23 +234,27 @@ impl Program {
 
     /// Loads a method: checks its plan, and takes its memory from an arena set.
     ///
-    /// The same object is given as long as it lives, unless ``arenas`` names a set.
+    /// The same object is given as long as it lives, unless ``arenas`` names a set or ``replan`` a plan.
     ///
     /// Args:
     ///     name: the method.
     ///     arenas: an ArenaSet, or spaces to use instead of those in the plan, as {"cuda:0": "host"}.
     ///
+    ///     replan: None for the memory plan of the file, "greedy" for a new one in no time, "best" for the best that
+    ///         two seconds find; memory_report() then shows the new plan, the file's and the lower bound.
+    ///
     /// Raises:
     ///     MethodNotFound, MissingOperators, UnsupportedDelegate, MemorySpaceError, ArenaMemoryError,
     ///     PlanError, ExternalDataError. Nothing is held then.
-    #[pyo3(signature = (name, *, arenas=None))]
+    #[pyo3(signature = (name, *, arenas=None, replan=None))]
     fn load_method<'py>(
         &self,
         py: Python<'py>,
         name: &str,
         arenas: Option<&Bound<'py, PyAny>>,
+        replan: Option<&str>,
     ) -> PyResult<Bound<'py, Method>> {
-        self.load(py, name, arenas)
+        self.load(py, name, arenas, replan)
     }
 
     /// What the file says of a method; no memory is claimed.

@@ -86,6 +86,7 @@ fn method_dict<'py>(py: Python<'py>, report: &exec::MemoryReport) -> PyResult<Bo
         let space = PyDict::new(py);
         space.set_item("peak_bytes", row.peak_bytes)?;
         space.set_item("lower_bound_bytes", row.lower_bound_bytes)?;
+        space.set_item("file_bytes", row.file_bytes)?;
         spaces.set_item(row.space.to_string(), space)?;
     }
     dict.set_item("spaces", spaces)?;

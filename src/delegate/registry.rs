@@ -43,7 +43,7 @@ impl core::fmt::Debug for DelegateRegistry {
         f.debug_struct("DelegateRegistry")
             .field("ids", &self.ids())
             .field("native_code", &self.native_code)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

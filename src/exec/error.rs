@@ -87,6 +87,8 @@ pub enum LoadError {
         start_bytes: usize,
         end_bytes: usize,
     },
+    #[error("{method}: its memory cannot be planned anew: {reason}. Load it with the plan of its file")]
+    CannotReplan { method: String, reason: String },
     #[error("{method}: its branches are too many to check its memory plan")]
     TooComplex { method: String },
 }
@@ -128,7 +130,10 @@ impl LoadError {
             },
             Self::MissingSpace { .. } | Self::HostKernelOnDevice { .. } => ErrorKind::MemorySpace,
             Self::Memory { .. } => ErrorKind::ArenaMemory,
-            Self::PlanTooLarge { .. } | Self::Overwritten { .. } | Self::TooComplex { .. } => ErrorKind::Plan,
+            Self::PlanTooLarge { .. }
+            | Self::Overwritten { .. }
+            | Self::CannotReplan { .. }
+            | Self::TooComplex { .. } => ErrorKind::Plan,
             Self::MissingOperators { .. } => ErrorKind::MissingOperators,
             Self::UnsupportedDelegate { .. } | Self::Delegate { .. } => ErrorKind::UnsupportedDelegate,
             Self::Arguments { .. } => ErrorKind::ProgramFormat,
@@ -143,6 +148,7 @@ impl LoadError {
             Self::Memory { .. } | Self::PlanTooLarge { .. } => ErrorCode::MemoryAllocationFailed,
             Self::MissingOperators { .. } => ErrorCode::OperatorMissing,
             Self::Delegate { .. } => ErrorCode::Internal,
+            Self::CannotReplan { .. } => ErrorCode::NotSupported,
             Self::HostKernelOnDevice { .. } => ErrorCode::InvalidArgument,
             Self::Arguments { .. } | Self::Overwritten { .. } | Self::TooComplex { .. } => {
                 ErrorCode::InvalidProgram
@@ -163,6 +169,7 @@ impl LoadError {
             | Self::Arguments { method, .. }
             | Self::HostKernelOnDevice { method, .. }
             | Self::Overwritten { method, .. }
+            | Self::CannotReplan { method, .. }
             | Self::TooComplex { method } => Some(method),
         }
     }

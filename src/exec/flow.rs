@@ -18,9 +18,10 @@
 //! is their secret, so an argument whose bytes belong to another is taken as written.
 
 use super::error::LoadError;
+use super::placement::Placement;
 use super::state::{Roles, for_each_tensor};
 use crate::kernel::Kernel;
-use crate::program::{Instruction, MethodPlan, Storage, TensorSpec};
+use crate::program::{Instruction, MethodPlan, TensorSpec};
 use crate::value::{Value, ValueId};
 
 /// The most interval steps that checking one method may take; a hostile file could ask for billions.
@@ -62,8 +63,13 @@ struct Place {
 ///
 /// # Errors
 /// [`LoadError::Overwritten`] naming both tensors and both instructions; [`LoadError::TooComplex`].
-pub(super) fn check(plan: &MethodPlan, kernels: &[Kernel], roles: &Roles) -> Result<(), LoadError> {
-    let mut checker = Checker::new(plan, kernels, roles);
+pub(super) fn check(
+    plan: &MethodPlan,
+    kernels: &[Kernel],
+    roles: &Roles,
+    placement: &Placement,
+) -> Result<(), LoadError> {
+    let mut checker = Checker::new(plan, kernels, roles, placement);
     let mut entry = State { buffers: vec![Vec::new(); plan.buffers.len()], moved: Vec::new() };
     for tensor in (0..plan.tensors.len()).filter(|&tensor| roles.state[tensor]) {
         checker.claim(&mut entry, tensor, u32::MAX);
@@ -100,16 +106,12 @@ struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
-    fn new(plan: &'a MethodPlan, kernels: &'a [Kernel], roles: &'a Roles) -> Self {
-        let place = |tensor: &TensorSpec| match tensor.storage {
-            Storage::Planned { buffer, offset_bytes, .. } if tensor.size_bytes > 0 => Some(Place {
-                buffer: buffer as usize,
-                start: offset_bytes,
-                end: offset_bytes + tensor.size_bytes,
-            }),
-            _ => None,
+    fn new(plan: &'a MethodPlan, kernels: &'a [Kernel], roles: &'a Roles, placement: &Placement) -> Self {
+        let place = |(index, tensor): (usize, &TensorSpec)| {
+            let (buffer, start) = placement.place(index).filter(|_| tensor.size_bytes > 0)?;
+            Some(Place { buffer, start, end: start + tensor.size_bytes })
         };
-        Self { plan, kernels, roles, places: plan.tensors.iter().map(place).collect(), steps: 0 }
+        Self { plan, kernels, roles, places: plan.tensors.iter().enumerate().map(place).collect(), steps: 0 }
     }
 
     /// The tensor that a value names now; `None` where it names none, or one of several.

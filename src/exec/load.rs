@@ -10,6 +10,7 @@ use super::error::LoadError;
 use super::flow;
 use super::memory::{Tables, Temp};
 use super::method::{Method, Parts};
+use super::placement::{Placement, Replan};
 use super::planned::{Planned, SharedState};
 use super::state::{Roles, for_each_tensor};
 use super::step::Step;
@@ -50,6 +51,8 @@ pub struct LoadOptions {
     pub share: Share,
     /// The most bytes that the plan of one method may ask for, over all spaces.
     pub max_planned_bytes: usize,
+    /// Which memory plan methods are loaded with.
+    pub replan: Replan,
 }
 
 impl Default for LoadOptions {
@@ -60,6 +63,7 @@ impl Default for LoadOptions {
             arenas: ArenaSet::default(),
             share: Share::default(),
             max_planned_bytes: MAX_PLANNED_BYTES,
+            replan: Replan::default(),
         }
     }
 }
@@ -110,6 +114,14 @@ impl Loader {
     /// # Errors
     /// [`LoadError`]; then no memory is held.
     pub fn load(&self, name: &str) -> Result<Method, LoadError> {
+        self.load_with(name, self.options.replan)
+    }
+
+    /// As [`Loader::load`], with this memory plan.
+    ///
+    /// # Errors
+    /// [`LoadError`]; [`LoadError::CannotReplan`] where a new plan cannot be made.
+    pub fn load_with(&self, name: &str, replan: Replan) -> Result<Method, LoadError> {
         let program = &self.program;
         let plan = program.method(name)?;
         let index = program.methods().iter().position(|method| core::ptr::eq(method, plan)).unwrap_or(0);
@@ -119,9 +131,18 @@ impl Loader {
         fitting.check_delegates()?;
         fitting.check_arguments(&kernels, &spaces)?;
         let roles = Roles::of(plan, &kernels);
-        flow::check(plan, &kernels, &roles)?;
+        let placement = Placement::of_file(plan, &spaces);
+        flow::check(plan, &kernels, &roles, &placement)?;
+        let placement = match replan {
+            Replan::File => placement,
+            how => {
+                let placement = placement.replanned(plan, &kernels, &roles, how)?;
+                flow::check(plan, &kernels, &roles, &placement)?;
+                placement
+            }
+        };
         let shared = self.shared_state(plan, index)?;
-        let mut planned = Planned::take(program, plan, &spaces, &self.options, shared)?;
+        let mut planned = Planned::take(program, plan, placement, &self.options, shared)?;
         let tables = fitting.make_tables(index, &kernels, &planned)?;
         planned.initialise(program, plan, &tables)?;
         let temp =

@@ -13,6 +13,7 @@
 use super::error::LoadError;
 use super::load::LoadOptions;
 use super::memory::Tables;
+use super::placement::Placement;
 use super::state::Roles;
 use crate::arena::{ArenaSet, PooledArena};
 use crate::program::{DataRef, MethodPlan, Program, StateMember, Storage};
@@ -230,6 +231,7 @@ impl SharedState {
 pub(super) struct Planned {
     pub(super) holdings: Holdings,
     pub(super) shared: Option<Arc<SharedState>>,
+    pub(super) placement: Placement,
     /// Per memory id.
     buffers: Vec<Option<Carved>>,
     /// Tensor indices of unplanned inputs and outputs, and the memory they have unless the caller's is used.
@@ -245,13 +247,12 @@ impl Planned {
     pub(super) fn take(
         program: &Program,
         plan: &MethodPlan,
-        spaces: &[SpaceId],
+        placement: Placement,
         options: &LoadOptions,
         shared: Option<Arc<SharedState>>,
     ) -> Result<Self, LoadError> {
-        let mut wants: Vec<Want> = (plan.buffers.iter().zip(spaces))
-            .map(|(buffer, &space)| Want { space, size_bytes: buffer.size_bytes })
-            .collect();
+        let mut wants: Vec<Want> =
+            placement.buffers.iter().map(|&(space, size_bytes)| Want { space, size_bytes }).collect();
         let mut staged_tensors = Vec::new();
         for &id in plan.inputs.iter().chain(&plan.outputs) {
             let Some(spec) = plan.tensor(id) else { continue };
@@ -275,7 +276,7 @@ impl Planned {
         let staged_blocks = blocks.split_off(plan.buffers.len());
         let staged = staged_tensors.into_iter().zip(staged_blocks);
         let staged = staged.filter_map(|(tensor, block)| Some((tensor, block?))).collect();
-        Ok(Self { holdings, shared, buffers: blocks, staged })
+        Ok(Self { holdings, shared, placement, buffers: blocks, staged })
     }
 
     /// The memory of an unplanned input or output.
@@ -302,11 +303,13 @@ impl Planned {
                 let bytes = program.data(data);
                 (NonNull::from(bytes).cast(), bytes.len(), SpaceId::HOST, false)
             }
-            Storage::Planned { buffer, offset_bytes, .. } => {
+            Storage::Planned { .. } => {
                 let shared = self.shared.as_ref().and_then(|shared| shared.block(program, (method, index)));
-                match (shared, self.buffer(buffer as usize)) {
+                let place =
+                    self.placement.place(index).and_then(|(id, offset)| Some((self.buffer(id)?, offset)));
+                match (shared, place) {
                     (Some(block), _) => (block.address, block.size_bytes, block.space, true),
-                    (None, Some(block)) => {
+                    (None, Some((block, offset_bytes))) => {
                         // A pointer that may be the device's: moved as an address, never read here.
                         let address = block.address.as_ptr().wrapping_add(offset_bytes);
                         let address = NonNull::new(address).unwrap_or(block.address);
@@ -324,8 +327,8 @@ impl Planned {
         };
         // SAFETY:
         // * constants lie in the program, which the method keeps alive, and are bound read-only;
-        // * the reader proved that `offset_bytes` and `size_bytes` lie inside the buffer, whose block is held
-        //   here or by `shared` as long as the tensor, and is initialised before the first run;
+        // * the reader, or the planner's verifier, proved that `offset_bytes` and `size_bytes` lie inside the buffer,
+        //   whose block is held here or by `shared` as long as the tensor, and is initialised before the first run;
         // * one thread at a time holds the method, and `running` where state is shared.
         unsafe { tensor.bind(address, size_bytes, space, writable) };
     }
@@ -344,8 +347,8 @@ impl Planned {
             self.holdings.zero(block).map_err(failed)?;
         }
         for (index, spec) in plan.tensors.iter().enumerate() {
-            if let Storage::Planned { buffer, initial: Some(initial), .. } = spec.storage {
-                self.set_initial(program, buffer, &tables.tensors()[index], initial).map_err(failed)?;
+            if let Storage::Planned { initial: Some(initial), .. } = spec.storage {
+                self.set_initial(program, index, &tables.tensors()[index], initial).map_err(failed)?;
             }
         }
         self.holdings.synchronize().map_err(failed)
@@ -361,22 +364,21 @@ impl Planned {
     ) -> Result<(), QueueError> {
         for (index, spec) in plan.tensors.iter().enumerate().filter(|(index, _)| roles.state[*index]) {
             let tensor = &tables.tensors()[index];
-            let Storage::Planned { buffer, initial, .. } = spec.storage else { continue };
-            let Some(address) = tensor.address().filter(|_| self.owns(buffer, tensor)) else { continue };
+            let Storage::Planned { initial, .. } = spec.storage else { continue };
+            let Some(address) = tensor.address().filter(|_| self.owns(index, tensor)) else { continue };
             let block = Carved { address, size_bytes: spec.size_bytes, space: tensor.space() };
             self.holdings.zero(block)?;
             if let Some(initial) = initial {
-                self.set_initial(program, buffer, tensor, initial)?;
+                self.set_initial(program, index, tensor, initial)?;
             }
         }
         self.holdings.synchronize()
     }
 
     /// Whether a tensor lies in this method's own buffer rather than in shared state.
-    fn owns(&self, buffer: u32, tensor: &Tensor) -> bool {
-        let (Some(block), Some(address)) = (self.buffer(buffer as usize), tensor.address()) else {
-            return false;
-        };
+    fn owns(&self, index: usize, tensor: &Tensor) -> bool {
+        let block = self.placement.place(index).and_then(|(id, _)| self.buffer(id));
+        let (Some(block), Some(address)) = (block, tensor.address()) else { return false };
         let start = block.address.addr().get();
         (start..start + block.size_bytes).contains(&address.addr().get())
     }
@@ -384,12 +386,12 @@ impl Planned {
     fn set_initial(
         &mut self,
         program: &Program,
-        buffer: u32,
+        index: usize,
         tensor: &Tensor,
         initial: DataRef,
     ) -> Result<(), QueueError> {
         match tensor.address() {
-            Some(address) if self.owns(buffer, tensor) => {
+            Some(address) if self.owns(index, tensor) => {
                 self.holdings.fill(address, tensor.space(), program.data(initial))
             }
             _ => Ok(()),

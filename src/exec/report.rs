@@ -12,6 +12,7 @@
 
 use super::lifetimes::{BufferRole, LiveBuffer, live_buffers, live_bytes_max};
 use super::load::LoadOptions;
+use super::placement::Placement;
 use super::state::{Roles, for_each_tensor};
 use crate::kernel::Kernel;
 use crate::program::{MethodPlan, Program, Storage};
@@ -45,8 +46,17 @@ pub struct SpaceRow {
     pub space: SpaceId,
     /// Bytes that planned buffers and delegates hold while running.
     pub peak_bytes: usize,
+    /// Bytes that the file's own plan asks for; planned anew, a method may hold fewer.
+    pub file_bytes: usize,
     /// No plan of these instructions needs fewer planned bytes; `None` where that is not known (control flow).
     pub lower_bound_bytes: Option<usize>,
+}
+
+impl SpaceRow {
+    /// Whether a new plan holds fewer bytes than the file's.
+    fn is_replanned(&self) -> bool {
+        self.peak_bytes < self.file_bytes
+    }
 }
 
 /// Where a method's bytes are.
@@ -80,12 +90,15 @@ impl MemoryReport {
     /// [`super::LoadError`] where there is no such method.
     pub fn of_plan(program: &Program, name: &str, options: &LoadOptions) -> Result<Self, super::LoadError> {
         let plan = program.method(name)?;
-        Ok(Self::new(program, plan, options))
+        let space_of = |space: SpaceId| options.arenas.resolve(space).unwrap_or(space);
+        let spaces: Vec<SpaceId> = plan.buffers.iter().map(|buffer| space_of(buffer.space)).collect();
+        Ok(Self::new(program, plan, options, &Placement::of_file(plan, &spaces)))
     }
 
     /// The report of a method that is loaded.
     pub(super) fn of_method(method: &super::Method) -> Self {
-        let mut report = Self::new(method.program(), method.plan(), method.options());
+        let placement = &method.planned.placement;
+        let mut report = Self::new(method.program(), method.plan(), method.options(), placement);
         for delegate in method.delegates() {
             let memory = delegate.memory();
             let state = delegate.state().iter();
@@ -97,7 +110,8 @@ impl MemoryReport {
             match report.spaces.iter_mut().find(|row| row.space == space) {
                 Some(row) => row.peak_bytes += bytes,
                 None => {
-                    report.spaces.push(SpaceRow { space, peak_bytes: bytes, lower_bound_bytes: None });
+                    let (file_bytes, lower_bound_bytes) = (0, None);
+                    report.spaces.push(SpaceRow { space, peak_bytes: bytes, file_bytes, lower_bound_bytes });
                 }
             }
         }
@@ -105,7 +119,7 @@ impl MemoryReport {
     }
 
     /// Without every kernel nothing is known of what instructions write.
-    fn new(program: &Program, plan: &MethodPlan, options: &LoadOptions) -> Self {
+    fn new(program: &Program, plan: &MethodPlan, options: &LoadOptions, placement: &Placement) -> Self {
         let kernels: Option<Vec<Kernel>> = (0..plan.operators.len())
             .map(|operator| options.kernels.get(plan.operator(u32::try_from(operator).ok()?)))
             .collect();
@@ -113,18 +127,17 @@ impl MemoryReport {
         let roles = kernels.map(|kernels| Roles::of(plan, kernels));
         let live =
             kernels.zip(roles.as_ref()).and_then(|(kernels, roles)| live_buffers(plan, kernels, roles));
-        let space_of = |space: SpaceId| options.arenas.resolve(space).unwrap_or(space);
-        let arenas: Vec<ArenaRow> = (plan.buffers.iter().enumerate().skip(1))
-            .map(|(index, buffer)| ArenaRow {
+        let arenas: Vec<ArenaRow> = (placement.buffers.iter().enumerate().skip(1))
+            .map(|(index, &(space, size_bytes))| ArenaRow {
                 index,
-                space: space_of(buffer.space),
-                size_bytes: buffer.size_bytes,
-                used_by: used_by(plan, index),
+                space,
+                size_bytes,
+                used_by: used_by(plan, placement, index),
                 shared_with: shared_with(program, plan, index),
             })
             .collect();
         let state = roles.iter().flat_map(|roles| state_rows(plan, roles, &arenas)).collect();
-        let spaces = space_rows(&arenas, live.as_deref());
+        let spaces = space_rows(&arenas, placement, live.as_deref());
         Self {
             method: plan.name.to_string(),
             file: program.label().rsplit('/').next().unwrap_or_default().into(),
@@ -154,16 +167,16 @@ fn state_rows<'a>(
     })
 }
 
-fn space_rows(arenas: &[ArenaRow], live: Option<&[LiveBuffer]>) -> Vec<SpaceRow> {
+fn space_rows(arenas: &[ArenaRow], placement: &Placement, live: Option<&[LiveBuffer]>) -> Vec<SpaceRow> {
     let mut rows: Vec<SpaceRow> = Vec::new();
     for arena in arenas {
-        match rows.iter_mut().find(|row| row.space == arena.space) {
-            Some(row) => row.peak_bytes += arena.size_bytes,
-            None => rows.push(SpaceRow {
-                space: arena.space,
-                peak_bytes: arena.size_bytes,
-                lower_bound_bytes: None,
-            }),
+        let (space, peak_bytes, file_bytes) =
+            (arena.space, arena.size_bytes, placement.file_bytes[arena.index]);
+        if let Some(row) = rows.iter_mut().find(|row| row.space == space) {
+            row.peak_bytes += peak_bytes;
+            row.file_bytes += file_bytes;
+        } else {
+            rows.push(SpaceRow { space, peak_bytes, file_bytes, lower_bound_bytes: None });
         }
     }
     for row in &mut rows {
@@ -196,8 +209,8 @@ fn staging_bytes(plan: &MethodPlan) -> usize {
 }
 
 /// What lies in a buffer, in words: `inputs 0,1; output 0`, or a count of tensors.
-fn used_by(plan: &MethodPlan, buffer: usize) -> String {
-    let here = |tensor: usize| matches!(plan.tensors[tensor].storage, Storage::Planned { buffer: at, .. } if at as usize == buffer);
+fn used_by(plan: &MethodPlan, placement: &Placement, buffer: usize) -> String {
+    let here = |tensor: usize| placement.place(tensor).is_some_and(|(id, _)| id == buffer);
     let listed = |ids: &[crate::value::ValueId], word: &str| {
         let mut found: Vec<String> = Vec::new();
         for (index, &id) in ids.iter().enumerate() {
@@ -288,7 +301,11 @@ impl fmt::Display for MemoryReport {
             "peak while running: {}     lower bound for this graph: {}",
             list(&|row| readable(row.peak_bytes)),
             list(&bound)
-        )
+        )?;
+        if self.spaces.iter().any(SpaceRow::is_replanned) {
+            write!(f, "\nplanned anew; the plan of the file: {}", list(&|row| readable(row.file_bytes)))?;
+        }
+        Ok(())
     }
 }
 

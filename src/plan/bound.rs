@@ -16,7 +16,8 @@ pub(crate) fn lower_bound(instance: &Instance) -> Option<u64> {
         max_live(instance, |size| size)?
     };
     let largest = instance.items.iter().map(|item| item.size).max().unwrap_or(0);
-    let pinned = (0..instance.pins.len()).filter_map(|item| Some(instance.pin(item)? + instance.items[item].size));
+    let pinned =
+        (0..instance.pins.len()).filter_map(|item| Some(instance.pin(item)? + instance.items[item].size));
     Some(live.max(largest).max(instance.floor).max(pinned.max().unwrap_or(0)))
 }
 
@@ -68,7 +69,12 @@ fn sweep(count: usize, span: impl Fn(usize) -> (u32, u32, u64)) -> Option<u64> {
 }
 
 /// The same for dense steps: freed bytes are counted by step.
-fn sweep_counting(count: usize, steps: usize, first: u32, span: impl Fn(usize) -> (u32, u32, u64)) -> Option<u64> {
+fn sweep_counting(
+    count: usize,
+    steps: usize,
+    first: u32,
+    span: impl Fn(usize) -> (u32, u32, u64),
+) -> Option<u64> {
     // Sums wrap at 2^64 alike on both sides; a live sum beyond it shows as overflow of one addition.
     let mut freed = vec![0_u64; steps + 1];
     let (mut live, mut most, mut next) = (0_u64, 0_u64, 0);
@@ -123,7 +129,9 @@ pub fn culprits(problem: &Problem, spaces: &[u32], space: u32) -> Culprits {
     let mut events: Vec<(u64, bool, u64, usize)> = (0..problem.buffers.len())
         .filter(of_space)
         .flat_map(|buffer| parts(buffer).into_iter().map(move |part| (buffer, part)))
-        .flat_map(|(buffer, (span, bytes))| [(span.first, true, bytes, buffer), (span.last, false, bytes, buffer)])
+        .flat_map(|(buffer, (span, bytes))| {
+            [(span.first, true, bytes, buffer), (span.last, false, bytes, buffer)]
+        })
         .collect();
     events.sort_unstable();
     let (mut live, mut most, mut step) = (0_u128, 0_u128, 0);
@@ -133,11 +141,14 @@ pub fn culprits(problem: &Problem, spaces: &[u32], space: u32) -> Culprits {
             (most, step) = (live, at);
         }
     }
-    let alive = |buffer: &usize| parts(*buffer).iter().any(|(span, _)| span.first <= step && step < span.last);
+    let alive =
+        |buffer: &usize| parts(*buffer).iter().any(|(span, _)| span.first <= step && step < span.last);
     let mut buffers: Vec<usize> = (0..problem.buffers.len()).filter(of_space).filter(alive).collect();
     buffers.sort_by_key(|&buffer| (core::cmp::Reverse(problem.buffers[buffer].size_bytes), buffer));
     let mut among = vec![false; problem.buffers.len()];
-    buffers.iter().for_each(|&buffer| among[buffer] = true);
+    for &buffer in &buffers {
+        among[buffer] = true;
+    }
     let (mut rest, mut rest_most) = (0_u128, 0_u128);
     for &(_, starts, bytes, _) in events.iter().filter(|event| !among[event.3]) {
         rest = if starts { rest + u128::from(bytes) } else { rest - u128::from(bytes) };

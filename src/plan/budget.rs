@@ -94,7 +94,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    pub fn new(budget: &Budget, cancel: Option<&Cancel>) -> Self {
+    pub(crate) fn new(budget: &Budget, cancel: Option<&Cancel>) -> Self {
         Self {
             deadline: budget.time_max.and_then(|time| Instant::now().checked_add(time)),
             nodes: budget.nodes_max,
@@ -103,18 +103,18 @@ impl Clock {
         }
     }
 
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.nodes == 0
             || self.cancel.as_ref().is_some_and(Cancel::is_cancelled)
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    pub fn spend(&mut self, nodes: u64) {
+    pub(crate) fn spend(&mut self, nodes: u64) {
         self.nodes = self.nodes.saturating_sub(nodes);
     }
 
     /// Whether there is time for this many steps of some nanoseconds each.
-    pub fn allows(&self, steps: u64) -> bool {
+    pub(crate) fn allows(&self, steps: u64) -> bool {
         let needed = Duration::from_nanos(steps.saturating_mul(10));
         self.deadline.is_none_or(|deadline| Instant::now() + needed < deadline)
     }

@@ -14,8 +14,8 @@
 use core::fmt::Write as _;
 use std::collections::HashMap;
 
-use super::spec::{Alias, BufferSpec, IdleGap, Lifespan, Problem};
 use super::Plan;
+use super::spec::{Alias, BufferSpec, IdleGap, Lifespan, Problem};
 
 /// A problem with the names of its buffers.
 ///
@@ -310,7 +310,9 @@ impl Table {
         ];
         let used: Vec<&str> = optional.iter().filter(|(_, used)| *used).map(|(name, _)| *name).collect();
         let mut out = String::from("id,lower,upper,size");
-        used.iter().for_each(|name| out.extend([",", name]));
+        for name in &used {
+            out.extend([",", name]);
+        }
         out.push('\n');
         let id = |at: usize| self.ids.get(at).map_or("", String::as_str);
         for (at, spec) in buffers.iter().enumerate() {
@@ -342,14 +344,18 @@ impl Table {
 
 fn gaps_text(spec: &BufferSpec) -> String {
     let text = |gap: &IdleGap| {
-        let used = gap.used_bytes.as_ref().map_or(String::new(), |used| format!("@{}:{}", used.start, used.end));
+        let used =
+            gap.used_bytes.as_ref().map_or(String::new(), |used| format!("@{}:{}", used.start, used.end));
         format!("{}-{}{used}", gap.span.first, gap.span.last)
     };
     spec.gaps().iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
 fn buffer(
-    line: usize, columns: &[Column], fields: &[&str], by_id: &HashMap<&str, usize>,
+    line: usize,
+    columns: &[Column],
+    fields: &[&str],
+    by_id: &HashMap<&str, usize>,
 ) -> Result<BufferSpec, CsvError> {
     let mut spec = BufferSpec::new(0, Lifespan::default());
     let (mut alias, mut inner) = (None, 0);

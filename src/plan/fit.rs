@@ -25,7 +25,7 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    pub fn new(instance: &Instance) -> Self {
+    pub(crate) fn new(instance: &Instance) -> Self {
         let pairs = instance.pair_count();
         let count = instance.len().max(1) as u64;
         let mean = pairs / count;
@@ -211,7 +211,8 @@ pub(crate) enum Key {
 pub(crate) fn order_by(instance: &Instance, key: Key) -> Vec<u32> {
     let count = u32::try_from(instance.len()).unwrap_or(u32::MAX);
     let mut order: Vec<u32> = (0..count).collect();
-    let life = |item: u32| u64::from(instance.items[item as usize].upper - instance.items[item as usize].lower);
+    let life =
+        |item: u32| u64::from(instance.items[item as usize].upper - instance.items[item as usize].lower);
     let size = |item: u32| instance.items[item as usize].size;
     match key {
         Key::Start => {}

@@ -63,35 +63,36 @@ pub(crate) fn align_up(offset: u64, align: u64) -> u64 {
 }
 
 impl Instance {
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.items.len()
     }
 
     /// The alignment of one item.
     #[inline]
-    pub fn align_of(&self, item: usize) -> u64 {
+    pub(crate) fn align_of(&self, item: usize) -> u64 {
         self.shifts.get(item).map_or(self.align, |&shift| 1 << shift)
     }
 
     #[inline]
-    pub fn pin(&self, item: usize) -> Option<u64> {
+    pub(crate) fn pin(&self, item: usize) -> Option<u64> {
         self.pins.get(item).copied().filter(|&pin| pin != NONE)
     }
 
     #[inline]
-    pub fn hint(&self, item: usize) -> Option<u64> {
+    pub(crate) fn hint(&self, item: usize) -> Option<u64> {
         self.hints.get(item).copied().filter(|&hint| hint != NONE)
     }
 
     /// Whether the walk over whole rectangles is not enough: gaps or wishes are in play.
-    pub fn is_general(&self) -> bool {
+    pub(crate) fn is_general(&self) -> bool {
         self.segments.is_some() || !self.hints.is_empty()
     }
 
     /// The parts of an item's life.
-    pub fn segments_of(&self, item: usize) -> impl Iterator<Item = Segment> + '_ {
+    pub(crate) fn segments_of(&self, item: usize) -> impl Iterator<Item = Segment> + '_ {
         let whole = self.items[item];
-        let range = self.segments.as_ref().map_or(0..0, |s| s.starts[item] as usize..s.starts[item + 1] as usize);
+        let range =
+            self.segments.as_ref().map_or(0..0, |s| s.starts[item] as usize..s.starts[item + 1] as usize);
         let plain = range.is_empty().then_some(Segment {
             lower: whole.lower,
             upper: whole.upper,
@@ -103,23 +104,24 @@ impl Instance {
     }
 
     /// The end of the highest item, or an error naming the one that ends beyond 64 bits.
-    pub fn peak(&self, offsets: &[u64]) -> Result<u64, PlanError> {
+    pub(crate) fn peak(&self, offsets: &[u64]) -> Result<u64, PlanError> {
         let mut peak = self.floor;
         for (item, &offset) in offsets.iter().enumerate() {
             let size_bytes = self.items[item].size;
             let end = offset.checked_add(size_bytes).filter(|&end| end != u64::MAX);
-            peak = peak.max(end.ok_or(PlanError::Overflow { buffer: self.source[item] as usize, size_bytes })?);
+            peak =
+                peak.max(end.ok_or(PlanError::Overflow { buffer: self.source[item] as usize, size_bytes })?);
         }
         Ok(peak)
     }
 
     /// The same, for offsets known to be in range.
-    pub fn peak_saturating(&self, offsets: &[u64]) -> u64 {
+    pub(crate) fn peak_saturating(&self, offsets: &[u64]) -> u64 {
         offsets.iter().zip(&self.items).fold(self.floor, |p, (&o, item)| p.max(o.saturating_add(item.size)))
     }
 
     /// The items that overlap in time, counted once a pair.
-    pub fn pair_count(&self) -> u64 {
+    pub(crate) fn pair_count(&self) -> u64 {
         let mut ends: Vec<u32> = self.items.iter().map(|item| item.upper).collect();
         if !ends.is_sorted() {
             ends.sort_unstable();

@@ -52,6 +52,7 @@ pub use budget::{Budget, Cancel};
 pub use error::{AliasFault, CULPRITS_MAX, PlanError, Violation};
 pub use replan::{Replanned, replan};
 pub use result::{Plan, SpaceReport, Status};
+pub use solve::lower_bounds;
 pub use spec::{Alias, BufferSpec, IdleGap, Lifespan, Problem, SpaceSpec};
 pub use strategies::{BestFit, Exact, FirstFit, GreedyBySize, Naive, OnImproved, Planner, Portfolio};
 pub use verify::verify;

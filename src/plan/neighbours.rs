@@ -14,7 +14,7 @@ pub(crate) struct Neighbours {
 }
 
 impl Neighbours {
-    pub fn new(instance: &Instance, live_mean: usize) -> Self {
+    pub(crate) fn new(instance: &Instance, live_mean: usize) -> Self {
         let items = &instance.items;
         let run = live_mean.clamp(8, 4096);
         let (mut starts, mut carried) = (vec![0], Vec::new());
@@ -32,7 +32,7 @@ impl Neighbours {
 
     /// Calls `visit` with each item that is alive together with `item`.
     #[inline]
-    pub fn each(&self, instance: &Instance, item: usize, mut visit: impl FnMut(usize)) {
+    pub(crate) fn each(&self, instance: &Instance, item: usize, mut visit: impl FnMut(usize)) {
         let items = &instance.items;
         let own = items[item];
         let run = item / self.run;

@@ -62,7 +62,7 @@ pub(crate) fn fast(instance: &Instance, bound: u64) -> Best {
     if best.peak > bound && best.peak < NONE && Crowd::new(instance).pairs <= PAIRS_FEW {
         let nodes = DIVE_NODES * instance.len() as u64 + 64;
         let mut clock = Clock::new(&Budget::nodes(nodes), None);
-        improve(instance, &mut best, &mut clock, &mut |_| {});
+        improve(instance, &mut best, 0, &mut clock, &mut |_| {});
         // What a dive says about the bound is left to the search: this mode promises no proof.
         best.bound = best.bound.min(best.peak);
     }

@@ -92,7 +92,11 @@ fn check_gaps(buffer: usize, spec: &BufferSpec) -> Result<(), PlanError> {
 impl Reduced {
     /// Takes a checked problem apart. `spaces` gives each buffer's space (empty: as in the problem);
     /// `reuse` says for which buffers an offered reuse is taken if it can be.
-    pub fn new(problem: &Problem, spaces: &[u32], reuse: impl Fn(u32) -> bool) -> Result<Self, PlanError> {
+    pub(crate) fn new(
+        problem: &Problem,
+        spaces: &[u32],
+        reuse: impl Fn(u32) -> bool,
+    ) -> Result<Self, PlanError> {
         let mut reduced = Self::default();
         if problem.buffers.iter().any(|spec| spec.alias().is_some()) {
             reduced.merge_views(problem, spaces)?;
@@ -178,13 +182,17 @@ impl Reduced {
         storage.size_bytes = storage.size_bytes.max(end);
         storage.align_bytes = storage.align_bytes.max(view.align_bytes);
         storage.lifespan = storage.lifespan.hull(view.lifespan);
-        let too_high = storage.pinned_bytes.is_some_and(|pin| pin.checked_add(end).is_none_or(|e| e == u64::MAX));
+        let too_high =
+            storage.pinned_bytes.is_some_and(|pin| pin.checked_add(end).is_none_or(|e| e == u64::MAX));
         if too_high { Err(fault(AliasFault::Bounds)) } else { Ok(()) }
     }
 
     /// Takes the offered reuses that are wanted and possible, in order of the writing step.
     fn merge_reuses(
-        &mut self, problem: &Problem, spaces: &[u32], reuse: impl Fn(u32) -> bool,
+        &mut self,
+        problem: &Problem,
+        spaces: &[u32],
+        reuse: impl Fn(u32) -> bool,
     ) -> Result<(), PlanError> {
         let mut offers = Vec::new();
         for (buffer, spec) in problem.buffers.iter().enumerate() {
@@ -267,11 +275,15 @@ impl Reduced {
     }
 
     fn fill(&mut self, problem: &Problem, spaces: &[u32]) {
-        self.instances = problem.spaces.iter().map(|space| Instance {
-            align: space.align_bytes,
-            capacity: space.capacity_bytes.unwrap_or(NONE),
-            ..Instance::default()
-        }).collect();
+        self.instances = problem
+            .spaces
+            .iter()
+            .map(|space| Instance {
+                align: space.align_bytes,
+                capacity: space.capacity_bytes.unwrap_or(NONE),
+                ..Instance::default()
+            })
+            .collect();
         let count = problem.buffers.len();
         let is_root = |buffer: usize| self.root.get(buffer).is_none_or(|&root| root as usize == buffer);
         let times = Times::new(problem);
@@ -299,7 +311,7 @@ impl Reduced {
     }
 
     /// Writes one space's offsets into the plan's.
-    pub fn scatter(&self, space: usize, offsets: &[u64], out: &mut [u64]) {
+    pub(crate) fn scatter(&self, space: usize, offsets: &[u64], out: &mut [u64]) {
         let instance = &self.instances[space];
         for (&source, &offset) in instance.source.iter().zip(offsets) {
             out[source as usize] = offset;
@@ -307,7 +319,7 @@ impl Reduced {
     }
 
     /// Gives views, reusers and buffers that are never alive their offsets, once all spaces are scattered.
-    pub fn finish(&self, problem: &Problem, out: &mut [u64]) {
+    pub(crate) fn finish(&self, problem: &Problem, out: &mut [u64]) {
         for (buffer, spec) in problem.buffers.iter().enumerate() {
             let root = self.root.get(buffer).map_or(buffer, |&root| root as usize);
             if root == buffer && out[buffer] == NONE {
@@ -358,7 +370,10 @@ impl Times {
 }
 
 fn fill_instance<'a>(
-    instance: &mut Instance, source: Vec<u32>, storage: impl Fn(u32) -> &'a BufferSpec, times: &Times,
+    instance: &mut Instance,
+    source: Vec<u32>,
+    storage: impl Fn(u32) -> &'a BufferSpec,
+    times: &Times,
 ) {
     let base = instance.align;
     let (mut least, mut most) = (u64::MAX, base);
@@ -372,11 +387,14 @@ fn fill_instance<'a>(
         gapped |= !spec.gaps().is_empty();
     }
     instance.align = most;
-    instance.items = source.iter().map(|&buffer| {
-        let spec = storage(buffer);
-        let Lifespan { first, last } = spec.lifespan;
-        Item { size: spec.size_bytes, lower: times.get(first), upper: times.get(last) }
-    }).collect();
+    instance.items = source
+        .iter()
+        .map(|&buffer| {
+            let spec = storage(buffer);
+            let Lifespan { first, last } = spec.lifespan;
+            Item { size: spec.size_bytes, lower: times.get(first), upper: times.get(last) }
+        })
+        .collect();
     if least != most {
         let shift = |spec: &BufferSpec| spec.align_bytes.max(base).trailing_zeros().to_le_bytes()[0];
         instance.shifts = source.iter().map(|&buffer| shift(storage(buffer))).collect();

@@ -42,10 +42,15 @@ pub struct Replanned {
 /// # Ok::<(), arenite::plan::PlanError>(())
 /// ```
 pub fn replan(problem: &Problem, old: &Plan, slack_percent: u64) -> Result<Replanned, PlanError> {
-    let spaces: Vec<u32> = problem.buffers.iter().enumerate().map(|(buffer, spec)| {
-        let before = old.spaces.get(buffer).copied();
-        before.filter(|space| spec.permitted_spaces().contains(space)).unwrap_or(spec.space)
-    }).collect();
+    let spaces: Vec<u32> = problem
+        .buffers
+        .iter()
+        .enumerate()
+        .map(|(buffer, spec)| {
+            let before = old.spaces.get(buffer).copied();
+            before.filter(|space| spec.permitted_spaces().contains(space)).unwrap_or(spec.space)
+        })
+        .collect();
     let taken: std::collections::BTreeSet<u32> = old.shared.iter().map(|&(buffer, _)| buffer).collect();
     let plan = solve_with(problem, &spaces, |buffer| taken.contains(&buffer), &mut |instance, bound| {
         mend(instance, bound, old, slack_percent)
@@ -83,7 +88,8 @@ fn keep(instance: &Instance, old: &Plan) -> Vec<u64> {
     };
     let mut offsets: Vec<u64> =
         (0..instance.len()).map(|item| instance.pin(item).or_else(|| wished(item)).unwrap_or(NONE)).collect();
-    let mut by_end: Vec<(u32, u32)> = instance.items.iter().zip(0..).map(|(own, item)| (own.upper, item)).collect();
+    let mut by_end: Vec<(u32, u32)> =
+        instance.items.iter().zip(0..).map(|(own, item)| (own.upper, item)).collect();
     by_end.sort_unstable();
     let mut live: BTreeMap<u64, u32> = BTreeMap::new();
     let mut ended = 0;

@@ -25,7 +25,11 @@ pub(crate) fn solve(problem: &Problem, plan_space: &mut PlanSpace<'_>) -> Result
 }
 
 /// Plans with each buffer's space given; takes offered reuses if they lower the peak.
-fn solve_spaces(problem: &Problem, spaces: &[u32], plan_space: &mut PlanSpace<'_>) -> Result<Plan, PlanError> {
+fn solve_spaces(
+    problem: &Problem,
+    spaces: &[u32],
+    plan_space: &mut PlanSpace<'_>,
+) -> Result<Plan, PlanError> {
     let apart = Reduced::new(problem, spaces, |_| false)?;
     let offers = problem.buffers.iter().any(|spec| matches!(spec.alias(), Some(Alias::May { .. })));
     if !offers {
@@ -43,7 +47,10 @@ fn solve_spaces(problem: &Problem, spaces: &[u32], plan_space: &mut PlanSpace<'_
 
 /// Plans with spaces and reuses given.
 pub(crate) fn solve_with(
-    problem: &Problem, spaces: &[u32], reuse: impl Fn(u32) -> bool, plan_space: &mut PlanSpace<'_>,
+    problem: &Problem,
+    spaces: &[u32],
+    reuse: impl Fn(u32) -> bool,
+    plan_space: &mut PlanSpace<'_>,
 ) -> Result<Plan, PlanError> {
     check(problem)?;
     plan_reduced(problem, spaces, &Reduced::new(problem, spaces, reuse)?, plan_space)
@@ -54,7 +61,10 @@ fn total_peak(plan: &Plan) -> u128 {
 }
 
 fn plan_reduced(
-    problem: &Problem, spaces: &[u32], reduced: &Reduced, plan_space: &mut PlanSpace<'_>,
+    problem: &Problem,
+    spaces: &[u32],
+    reduced: &Reduced,
+    plan_space: &mut PlanSpace<'_>,
 ) -> Result<Plan, PlanError> {
     let spaces: Vec<u32> = match spaces {
         [] => problem.buffers.iter().map(|spec| spec.space).collect(),
@@ -64,12 +74,7 @@ fn plan_reduced(
     let mut reports = Vec::with_capacity(reduced.instances.len());
     for (space, instance) in reduced.instances.iter().enumerate() {
         check_pins(instance)?;
-        let too_large = |buffer: u32| PlanError::Overflow {
-            buffer: buffer as usize,
-            size_bytes: problem.buffers[buffer as usize].size_bytes,
-        };
-        let largest = instance.source.iter().copied().max_by_key(|&b| problem.buffers[b as usize].size_bytes);
-        let bound = lower_bound(instance).ok_or_else(|| too_large(largest.unwrap_or(0)))?;
+        let bound = bound_of(problem, instance)?;
         if bound > instance.capacity {
             return Err(does_not_fit(problem, &spaces, space, instance.capacity, bound, None));
         }
@@ -90,7 +95,12 @@ fn plan_reduced(
 }
 
 fn does_not_fit(
-    problem: &Problem, spaces: &[u32], space: usize, capacity_bytes: u64, bound_bytes: u64, peak: Option<u64>,
+    problem: &Problem,
+    spaces: &[u32],
+    space: usize,
+    capacity_bytes: u64,
+    bound_bytes: u64,
+    peak: Option<u64>,
 ) -> PlanError {
     let mut most = culprits(problem, spaces, u32::try_from(space).unwrap_or(u32::MAX));
     most.buffers.truncate(CULPRITS_MAX);
@@ -103,6 +113,35 @@ fn does_not_fit(
     }
 }
 
+/// The least bytes that any plan of each space needs, as far as is known without a search.
+///
+/// Buffers count in the spaces they name first; offered reuses do not count.
+///
+/// # Errors
+/// [`PlanError`] if the problem contradicts itself.
+///
+/// # Examples
+/// ```
+/// use arenite::plan::{BufferSpec, Lifespan, Problem, lower_bounds};
+/// let spans = [(0, 2), (1, 3), (3, 4)];
+/// let buffers = spans.map(|(first, last)| BufferSpec::new(8, Lifespan::new(first, last)));
+/// assert_eq!(lower_bounds(&Problem::new(buffers.to_vec()))?, vec![16]);
+/// # Ok::<(), arenite::plan::PlanError>(())
+/// ```
+pub fn lower_bounds(problem: &Problem) -> Result<Vec<u64>, PlanError> {
+    check(problem)?;
+    let reduced = Reduced::new(problem, &[], |_| false)?;
+    reduced.instances.iter().map(|instance| bound_of(problem, instance)).collect()
+}
+
+fn bound_of(problem: &Problem, instance: &Instance) -> Result<u64, PlanError> {
+    let size = |&buffer: &u32| problem.buffers[buffer as usize].size_bytes;
+    lower_bound(instance).ok_or_else(|| {
+        let buffer = instance.source.iter().copied().max_by_key(size).unwrap_or(0);
+        PlanError::Overflow { buffer: buffer as usize, size_bytes: size(&buffer) }
+    })
+}
+
 /// Two pins on the same bytes at the same time are an input error.
 fn check_pins(instance: &Instance) -> Result<(), PlanError> {
     let mut live: BTreeMap<u64, (u64, u32, usize)> = BTreeMap::new();
@@ -110,7 +149,8 @@ fn check_pins(instance: &Instance) -> Result<(), PlanError> {
     let mut parts: Vec<(u32, u32, u64, u64, usize)> = Vec::new();
     for item in pinned {
         let pin = instance.pin(item).unwrap_or(0);
-        let part = |s: super::instance::Segment| (s.lower, s.upper, pin + s.bytes_lower, pin + s.bytes_upper, item);
+        let part =
+            |s: super::instance::Segment| (s.lower, s.upper, pin + s.bytes_lower, pin + s.bytes_upper, item);
         parts.extend(instance.segments_of(item).map(part));
     }
     parts.sort_unstable();

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::Plan;
 use super::budget::{Budget, Cancel, Clock};
 use super::error::PlanError;
 use super::exact::{Best, improve};
@@ -11,7 +12,6 @@ use super::instance::{Instance, align_up};
 use super::portfolio::{by_start, cheap, fast};
 use super::solve::solve;
 use super::spec::Problem;
-use super::Plan;
 
 /// Makes a plan for a problem.
 ///
@@ -43,7 +43,8 @@ impl Planner for Naive {
     fn plan(&self, problem: &Problem) -> Result<Plan, PlanError> {
         solve(problem, &mut |instance, bound| {
             // Pinned buffers may lie anywhere; the others start above all of them.
-            let pinned = (0..instance.len()).filter_map(|item| Some(instance.pin(item)? + instance.items[item].size));
+            let pinned =
+                (0..instance.len()).filter_map(|item| Some(instance.pin(item)? + instance.items[item].size));
             let mut top = pinned.max().unwrap_or(0);
             let offsets = (0..instance.len()).map(|item| {
                 instance.pin(item).unwrap_or_else(|| {
@@ -126,6 +127,17 @@ pub struct Exact {
     budget: Budget,
     cancel: Option<Cancel>,
     on_improved: Option<OnImproved>,
+    goal: Goal,
+}
+
+/// When a search is content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// Only at the lowest peak.
+    #[default]
+    Least,
+    /// As soon as every space fits its capacity.
+    Fits,
 }
 
 impl core::fmt::Debug for Exact {
@@ -144,6 +156,13 @@ impl Exact {
     #[must_use]
     pub fn cancelled_by(mut self, cancel: Cancel) -> Self {
         self.cancel = Some(cancel);
+        self
+    }
+
+    /// Stops at the first plan that fits the capacities, instead of going on to the lowest peak.
+    #[must_use]
+    pub fn stops_when_it_fits(mut self) -> Self {
+        self.goal = Goal::Fits;
         self
     }
 
@@ -166,7 +185,8 @@ impl Planner for Exact {
         solve(problem, &mut |instance, bound| {
             let mut best = cheap(instance, bound);
             tell(&best);
-            improve(instance, &mut best, &mut clock, &mut |best| tell(best));
+            let enough = if self.goal == Goal::Fits { instance.capacity } else { 0 };
+            improve(instance, &mut best, enough, &mut clock, &mut |best| tell(best));
             best
         })
     }

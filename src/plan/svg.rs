@@ -237,7 +237,10 @@ impl<'a> Picture<'a> {
             let size = self.problem.buffers[rect.buffer].size_bytes;
             let text = format!(
                 "{}: {size} B at {}, steps {}..{}",
-                (self.label)(rect.buffer), rect.from, rect.first, rect.last
+                (self.label)(rect.buffer),
+                rect.from,
+                rect.first,
+                rect.last
             );
             let colour = (self.role)(rect.buffer).colour();
             rect_svg(out, [x(rect.first), y(rect.to), x(rect.last), y(rect.from)], colour, &text);
@@ -255,7 +258,10 @@ impl<'a> Picture<'a> {
                 _ => write!(path, "H{:.1}V{:.1}", x(step), y(bytes)),
             };
         }
-        let _ = writeln!(out, "<path d=\"{path}\" fill=\"none\" stroke=\"#222\" stroke-width=\"1.5\"><title>bytes alive</title></path>");
+        let _ = writeln!(
+            out,
+            "<path d=\"{path}\" fill=\"none\" stroke=\"#222\" stroke-width=\"1.5\"><title>bytes alive</title></path>"
+        );
         if let Some(bytes) = capacity.filter(|&bytes| bytes <= shown) {
             let _ = writeln!(
                 out,
@@ -263,25 +269,7 @@ impl<'a> Picture<'a> {
                 y(bytes)
             );
         }
-        self.axes(out, [top, y(0)], [start, end], shown);
-    }
-
-    fn axes(&self, out: &mut String, [top, bottom]: [f64; 2], [start, end]: [u64; 2], shown: u64) {
-        let _ = writeln!(
-            out,
-            "<path d=\"M{LEFT} {:.1}V{bottom:.1}h{WIDTH}\" fill=\"none\" stroke=\"#888\"/>\n\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{shown} B</text>\
-             <text x=\"{:.1}\" y=\"{bottom:.1}\" text-anchor=\"end\">0</text>\n\
-             <text x=\"{LEFT}\" y=\"{:.1}\">step {start}</text>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{end}</text>",
-            top + 24.0,
-            LEFT - 6.0,
-            top + 32.0,
-            LEFT - 6.0,
-            bottom + 16.0,
-            LEFT + WIDTH,
-            bottom + 16.0
-        );
+        axes(out, [top, y(0)], [start, end], shown);
     }
 
     /// The same in characters, for terminals: `#` more than half in use, `+` some, `!` a conflict.
@@ -301,18 +289,24 @@ impl<'a> Picture<'a> {
                 let scale = |at: u64, from: u64, to: u64, count: usize| {
                     precise(at - from) / precise(to - from) * precise(count as u64)
                 };
-                let (x0, x1) = (scale(rect.first, start, end, columns), scale(rect.last, start, end, columns));
+                let (x0, x1) =
+                    (scale(rect.first, start, end, columns), scale(rect.last, start, end, columns));
                 let (y0, y1) = (scale(rect.from, 0, peak, rows), scale(rect.to, 0, peak, rows));
                 for (row, line) in cells.chunks_mut(columns).enumerate() {
                     let y = (y1.min(precise(row as u64 + 1)) - y0.max(precise(row as u64))).max(0.0);
                     for (column, cell) in line.iter_mut().enumerate().filter(|_| y > 0.0) {
-                        let x = (x1.min(precise(column as u64 + 1)) - x0.max(precise(column as u64))).max(0.0);
+                        let x =
+                            (x1.min(precise(column as u64 + 1)) - x0.max(precise(column as u64))).max(0.0);
                         *cell += x * y * weight;
                     }
                 }
             };
-            rects.iter().for_each(|rect| fill(rect, 1.0));
-            self.conflicts(&rects).iter().for_each(|(rect, _)| fill(rect, 1e6));
+            for rect in &rects {
+                fill(rect, 1.0);
+            }
+            for (rect, _) in &self.conflicts(&rects) {
+                fill(rect, 1e6);
+            }
             let _ = writeln!(out, "{}: {peak} B, steps {start}..{end}", (self.space)(space));
             for line in cells.chunks(columns).rev() {
                 out.push('|');
@@ -327,6 +321,24 @@ impl<'a> Picture<'a> {
         }
         out
     }
+}
+
+fn axes(out: &mut String, [top, bottom]: [f64; 2], [start, end]: [u64; 2], shown: u64) {
+    let _ = writeln!(
+        out,
+        "<path d=\"M{LEFT} {:.1}V{bottom:.1}h{WIDTH}\" fill=\"none\" stroke=\"#888\"/>\n\
+         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{shown} B</text>\
+         <text x=\"{:.1}\" y=\"{bottom:.1}\" text-anchor=\"end\">0</text>\n\
+         <text x=\"{LEFT}\" y=\"{:.1}\">step {start}</text>\
+         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{end}</text>",
+        top + 24.0,
+        LEFT - 6.0,
+        top + 32.0,
+        LEFT - 6.0,
+        bottom + 16.0,
+        LEFT + WIDTH,
+        bottom + 16.0
+    );
 }
 
 fn precise(number: u64) -> f64 {

@@ -127,9 +127,7 @@ impl Storages {
             }
             let (writer, source) = (find(&self.leader, buffer), find(&self.leader, of));
             let (after, before) = (spans.get(&writer).copied(), spans.get(&source).copied());
-            let follows = after
-                .zip(before)
-                .is_none_or(|(w, s)| s.0 < w.0 && s.1 <= w.0.saturating_add(1));
+            let follows = after.zip(before).is_none_or(|(w, s)| s.0 < w.0 && s.1 <= w.0.saturating_add(1));
             if writer == source || !follows || plan.offsets[buffer] != plan.offsets[of] {
                 return Err(fault);
             }

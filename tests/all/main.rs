@@ -8,6 +8,11 @@ mod arena_out_of_memory;
 mod arena_properties;
 mod arena_set;
 mod golden;
+mod plan_data;
+mod plan_features;
+mod plan_golden;
+mod plan_properties;
+mod plan_rejects;
 mod space_contract;
 mod support;
 
@@ -41,6 +46,8 @@ mod kernel_view;
 mod method_hostile;
 #[cfg(feature = "exec")]
 mod method_plans;
+#[cfg(feature = "exec")]
+mod method_replan;
 #[cfg(feature = "exec")]
 mod method_runs;
 #[cfg(feature = "exec")]

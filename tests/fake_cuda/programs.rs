@@ -149,3 +149,47 @@ fn a_program_for_an_absent_device_names_it() {
     let error = Loader::new(program, host_only).load("forward").unwrap_err().to_string();
     assert!(error.contains("cuda:0"), "{error}");
 }
+
+/// With `ARENITE_CUDA_PROGRAMS`: all samples together, in one process, with their real host code.
+#[test]
+fn every_sample_program_loads_and_runs_beside_the_others() {
+    let Some(folder) = std::env::var_os("ARENITE_CUDA_PROGRAMS").map(PathBuf::from) else { return };
+    let stand_in = StandIn::take();
+    let before = stand_in.live();
+    {
+        let mut loaded = Vec::new();
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let file = entry.unwrap().path();
+            if file.extension().is_none_or(|ending| ending != "pte") {
+                continue;
+            }
+            let options = ProgramOptions::new().with_data_file(file.with_extension("ptd"));
+            let program = Arc::new(Program::open(&file, &options).unwrap());
+            let loader = Loader::new(Arc::clone(&program), LoadOptions::new(arenas().unwrap()));
+            for plan in program.methods() {
+                println!("{} {}", file.display(), plan.name);
+                loaded.push(loader.load(&plan.name).unwrap());
+            }
+        }
+        for round in 0..3 {
+            for method in &mut loaded {
+                let launches = stand_in.launches();
+                let plan = method.plan();
+                let inputs: Vec<Data> = plan
+                    .inputs
+                    .iter()
+                    .map(|&id| {
+                        let spec = plan.tensor(id).unwrap();
+                        Data::of_bytes(spec.dtype, plan.sizes(spec), &vec![0; spec.size_bytes])
+                    })
+                    .collect();
+                let name = format!("{} {}", method.program().label(), method.name());
+                run(method, &inputs.iter().collect::<Vec<_>>())
+                    .unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert!(stand_in.launches() > launches, "{name}, round {round}");
+            }
+            loaded.reverse();
+        }
+    }
+    assert_eq!((stand_in.live(), stand_in.live_bytes()), (before, 0));
+}

@@ -60,8 +60,9 @@ impl StandIn {
         Self::symbol::<extern "C" fn() -> bool>("fake_has_failed")()
     }
 
-    /// Objects not given back.
+    /// Objects not given back, but for what is kept for later queues.
     pub fn live(&self) -> usize {
+        arenite::space::cuda::trim_staging();
         Self::symbol::<extern "C" fn() -> usize>("fake_live")()
     }
 

@@ -209,10 +209,8 @@ impl Container {
             // SAFETY: a live container, an index below the count, and a place for the result.
             self.check(unsafe { (functions.name)(raw, index, &raw mut name) }, "naming a constant")?;
             // SAFETY: as above.
-            self.check(
-                unsafe { (functions.full_name)(raw, index, &raw mut full_name) },
-                "naming a constant",
-            )?;
+            let status = unsafe { (functions.full_name)(raw, index, &raw mut full_name) };
+            self.check(status, "naming a constant")?;
             // SAFETY: as above.
             self.check(unsafe { (functions.dtype)(raw, index, &raw mut code) }, "the kind of a constant")?;
             if let Some(get) = functions.folded {

@@ -8,7 +8,7 @@
 //!
 //! The edits work on a private copy of the bytes:
 //!
-//! * [`Object::make_unique_global`]: symbols bound GNU_UNIQUE are merged by name over the whole process, so
+//! * [`Object::make_unique_global`]: symbols bound `GNU_UNIQUE` are merged by name over the whole process, so
 //!   two such objects, each with its own C++ library inside, would share half of each other's state and crash;
 //! * [`Object::clear_executable_stack`]: nothing needs it, and newer C libraries refuse to load such objects;
 //! * [`Object::bind`]: an undefined symbol gets the address of a function of this process, as a local absolute
@@ -36,7 +36,7 @@ const STB_GLOBAL: u8 = 1;
 const STB_GNU_UNIQUE: u8 = 10;
 const STT_FUNC: u8 = 2;
 const STV_HIDDEN: u8 = 2;
-const VER_FLG_WEAK: u16 = 2;
+const VER_FLG_WEAK: u8 = 2;
 const SYMBOLS_MAX: usize = 1 << 22;
 
 /// Why bytes are not a shared object that can be loaded here.
@@ -311,7 +311,7 @@ impl Object {
     /// The newest version of the C library it needs, as `(2, 38)`, where another library must provide it.
     pub(crate) fn glibc(&self) -> Option<(u32, u32)> {
         let parse = |version: &Version| {
-            if u16_at(&self.bytes, version.at + 4).ok()? & VER_FLG_WEAK != 0 {
+            if self.bytes.get(version.at + 4)? & VER_FLG_WEAK != 0 {
                 return None;
             }
             let (major, minor) = version.name.strip_prefix("GLIBC_")?.split_once('.')?;
@@ -320,7 +320,7 @@ impl Object {
         self.versions.iter().filter_map(parse).max()
     }
 
-    /// Makes every symbol that is bound GNU_UNIQUE an ordinary global one; gives their number.
+    /// Makes every symbol that is bound `GNU_UNIQUE` an ordinary global one; gives their number.
     pub(crate) fn make_unique_global(&mut self) -> usize {
         let mut count = 0;
         for symbol in self.symbols.iter_mut().filter(|symbol| symbol.binding == STB_GNU_UNIQUE) {
@@ -373,10 +373,9 @@ impl Object {
             .filter_map(|index| version_of(index).ok())
             .collect();
         for version in &self.versions {
-            if freed.contains(&version.index) && !still_used.contains(&version.index) {
-                if let Some(flags) = self.bytes.get_mut(version.at + 4) {
-                    *flags |= VER_FLG_WEAK as u8;
-                }
+            let all_bound = freed.contains(&version.index) && !still_used.contains(&version.index);
+            if let Some(flags) = self.bytes.get_mut(version.at + 4).filter(|_| all_bound) {
+                *flags |= VER_FLG_WEAK;
             }
         }
     }

@@ -143,8 +143,10 @@ fn operator_name(symbol: &str) -> String {
 
 #[cfg(target_env = "gnu")]
 fn check_glibc(object: &Object) -> Result<(), DelegateError> {
-    // SAFETY: it has no requirements and gives a text that lives for good.
-    let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+    // SAFETY: it has no requirements.
+    let version = unsafe { libc::gnu_get_libc_version() };
+    // SAFETY: a text that ends in NUL and lives for good.
+    let version = unsafe { CStr::from_ptr(version) };
     let here = version.to_str().ok().and_then(|text| {
         let (major, minor) = text.split_once('.')?;
         Some((major.parse::<u32>().ok()?, minor.split('.').next()?.parse::<u32>().ok()?))

@@ -118,11 +118,13 @@ impl Binder {
     ) -> Result<(), DelegateError> {
         let mut pairs: Vec<(&WantedConstant, *mut Handle)> = Vec::new();
         let made = self.make_pairs(load, listed, wanted, &mut pairs);
-        // SAFETY: the constants are this container's; the handles were just made over arena memory that the
-        // weights keep, and they outlive the container.
-        let bound = made.and_then(|()| match pairs.is_empty() {
-            true => Ok(()),
-            false => unsafe { self.container.bind(&pairs) },
+        let bound = made.and_then(|()| {
+            if pairs.is_empty() {
+                return Ok(());
+            }
+            // SAFETY: the constants are this container's; the handles were just made over arena memory that
+            // the weights keep, and they outlive the container.
+            unsafe { self.container.bind(&pairs) }
         });
         for (_, handle) in pairs {
             // SAFETY: made here; what the container keeps it has counted itself.

@@ -165,7 +165,7 @@ impl Loaded {
                 continue;
             }
             if !is_laid_out(target, made) {
-                self.copy_strided(target, made).map_err(|reason| DelegateError::Tensor { index, reason })?;
+                Self::copy_strided(target, made).map_err(|reason| DelegateError::Tensor { index, reason })?;
                 continue;
             }
             self.slots.copies.push(Piece { target: address, source: made.address(), size_bytes });
@@ -182,7 +182,7 @@ impl Loaded {
     }
 
     /// Rearranges an output on the host; on a device there is nothing to do it with.
-    fn copy_strided(&self, target: &Tensor, made: &Handle) -> Result<(), String> {
+    fn copy_strided(target: &Tensor, made: &Handle) -> Result<(), String> {
         let cells = target.write_bytes().map_err(|_| {
             format!("the code produced strides {:?}, planned are {:?}", &*made.strides, &*target.strides())
         })?;
@@ -195,10 +195,11 @@ impl Loaded {
                 usize::try_from(elements).unwrap_or(0) * width
             };
             let source = made.address().as_ptr().wrapping_add(at(from));
-            for (byte, cell) in cells[at(&to)..].iter().take(width).enumerate() {
+            for (byte, cell) in cells.iter().skip(at(&to)).take(width).enumerate() {
+                let byte = source.wrapping_add(byte);
                 // SAFETY: each index is below its size, so the element lies in the tensor's span, which
                 // `view` and `new_owning` proved to lie in its storage.
-                cell.set(unsafe { source.add(byte).read() });
+                cell.set(unsafe { byte.read() });
             }
             for (slot, &size) in index.as_mut_slice().iter_mut().zip(made.sizes.iter()).rev() {
                 *slot += 1;

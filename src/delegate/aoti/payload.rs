@@ -13,6 +13,7 @@
 
 use crate::delegate::DelegateError;
 use crate::tensor::{DType, Dims};
+use core::fmt::Write as _;
 
 const MAGIC: &[u8] = b"ETCUDAFQN";
 const SUPPORTED: &str = "two keys and ETCUDAFQN3, 4, 5 and 0";
@@ -141,8 +142,9 @@ impl Payload {
         }
         let mut names: Vec<&str> = constants.iter().map(|constant| constant.name.as_str()).collect();
         names.sort_unstable();
-        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(corrupt(format!("constant {:?} is listed twice", pair[0])));
+        let twice = names.iter().zip(names.iter().skip(1)).find(|(name, next)| name == next);
+        if let Some((name, _)) = twice {
+            return Err(corrupt(format!("constant {name:?} is listed twice")));
         }
         Ok(Self { variants, weights: Weights::PerConstant(constants) })
     }
@@ -328,7 +330,11 @@ pub(crate) fn digest_of_key(key: &str) -> Option<[u8; 32]> {
 
 /// A digest in hexadecimal.
 pub(crate) fn hex(digest: &[u8; 32]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    digest.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 #[cfg(test)]

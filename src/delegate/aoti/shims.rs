@@ -264,8 +264,12 @@ shims! {
         fn aoti_torch_empty_strided(rank: i64, sizes: *const i64, strides: *const i64, kind: i32, device: i32, _index: i32, out: *mut Tensor) {
             // SAFETY: the C interface.
             let sizes = unsafe { dims(sizes, rank) }?;
-            // SAFETY: the C interface.
-            let strides = if strides.is_null() { dense_strides(&sizes) } else { unsafe { dims(strides, rank) }? };
+            let strides = if strides.is_null() {
+                dense_strides(&sizes)
+            } else {
+                // SAFETY: the C interface.
+                unsafe { dims(strides, rank) }?
+            };
             let made = new_owning(sizes, strides, dtype(kind)?, device)?;
             // SAFETY: the C interface.
             unsafe { give(out, made) }

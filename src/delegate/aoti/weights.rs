@@ -14,7 +14,10 @@ use std::sync::{Arc, Weak};
 /// The alignment of a constant, in bytes: what compiled code assumes of memory it did not allocate itself.
 const ALIGN_BYTES: usize = 256;
 
-static SHARED: Mutex<Option<HashMap<(usize, SpaceId), Weak<Weights>>>> = Mutex::new(None);
+/// Weights that live, by the number and the space that they are shared under.
+type Shared = HashMap<(usize, SpaceId), Weak<Weights>>;
+
+static SHARED: Mutex<Option<Shared>> = Mutex::new(None);
 
 /// The constants of one program in one space.
 #[derive(Debug)]

@@ -39,49 +39,36 @@ impl Backend for Working<'_, '_> {
         source: NonNull<u8>,
         size_bytes: usize,
     ) -> Result<(), String> {
-        match &mut self.queue {
-            Some(queue) => {
-                let piece = Piece { target, source, size_bytes };
-                // SAFETY: valid until the queue is waited for, by the caller.
-                unsafe { queue.copy(piece) }.map_err(|error| error.to_string())
-            }
-            None => {
-                // SAFETY: valid host ranges, by the caller; they may overlap.
-                unsafe { target.copy_from(source, size_bytes) };
-                Ok(())
-            }
-        }
+        let Some(queue) = &mut self.queue else {
+            // SAFETY: valid host ranges, by the caller; they may overlap.
+            unsafe { target.copy_from(source, size_bytes) };
+            return Ok(());
+        };
+        // SAFETY: valid until the queue is waited for, by the caller.
+        unsafe { queue.copy(Piece { target, source, size_bytes }) }.map_err(|error| error.to_string())
     }
 
     unsafe fn zero(&mut self, target: NonNull<u8>, size_bytes: usize) -> Result<(), String> {
-        match &mut self.queue {
-            // SAFETY: valid until the queue is waited for, by the caller.
-            Some(queue) => unsafe { queue.fill(target, size_bytes, 0) }.map_err(|error| error.to_string()),
-            None => {
-                // SAFETY: a valid host range, by the caller.
-                unsafe { target.write_bytes(0, size_bytes) };
-                Ok(())
-            }
-        }
+        let Some(queue) = &mut self.queue else {
+            // SAFETY: a valid host range, by the caller.
+            unsafe { target.write_bytes(0, size_bytes) };
+            return Ok(());
+        };
+        // SAFETY: valid until the queue is waited for, by the caller.
+        unsafe { queue.fill(target, size_bytes, 0) }.map_err(|error| error.to_string())
     }
 
     unsafe fn read(&mut self, target: &mut [u8], source: NonNull<u8>) -> Result<(), String> {
         let size_bytes = target.len();
         let target = NonNull::from(target).cast::<u8>();
-        match &mut self.queue {
-            Some(queue) => {
-                let piece = Piece { target, source, size_bytes };
-                // SAFETY: the source is valid, by the caller; the target is borrowed until the next line has
-                // waited.
-                let copied = unsafe { queue.download(&[piece]) };
-                copied.and_then(|()| queue.synchronize()).map_err(|error| error.to_string())
-            }
-            None => {
-                // SAFETY: as long as the target, by the caller.
-                unsafe { target.copy_from(source, size_bytes) };
-                Ok(())
-            }
-        }
+        let Some(queue) = &mut self.queue else {
+            // SAFETY: as long as the target, by the caller.
+            unsafe { target.copy_from(source, size_bytes) };
+            return Ok(());
+        };
+        // SAFETY: the source is valid, by the caller; the target is borrowed until the next line has waited.
+        let copied = unsafe { queue.download(&[Piece { target, source, size_bytes }]) };
+        copied.and_then(|()| queue.synchronize()).map_err(|error| error.to_string())
     }
 
     fn stream(&self) -> *mut c_void {

@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
 //! Arithmetic of two operands: `add`, `mul`, `div`, `pow` and their like, with a tensor or a number.
+#![expect(clippy::float_cmp, reason = "special cases of a number are those it equals")]
 
 use super::convert::{Compute, Wide};
 use super::engine::{map1, map2, run, run_quick, wide1, wide2};

@@ -24,7 +24,7 @@ pub(in crate::kernel) const KERNELS: &[Kernel] = &[
 
 /// Shifts by a negative count, or by the width and more, leave 0.
 fn left(bits: i64) -> impl Fn(i64, i64) -> i64 + Copy {
-    move |a, by| if (0..bits).contains(&by) { a.wrapping_shl(by as u32) } else { 0 }
+    move |a, by| if (0..bits).contains(&by) { a << by } else { 0 }
 }
 
 /// Shifts by a negative count, or by the width and more, leave the sign.

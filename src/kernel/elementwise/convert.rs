@@ -329,7 +329,9 @@ fn load<C: Compute, S: Stored>(
     match (stride, from.first()) {
         (0, Some(first)) => {
             let value = C::of(first.get());
-            block.iter().for_each(|cell| cell.set(value));
+            for cell in block {
+                cell.set(value);
+            }
         }
         (1, _) if size_of::<S>() == 2 => {
             vectorised(|| block.iter().zip(from).for_each(|(cell, item)| cell.set(C::of(item.get()))));
@@ -360,7 +362,9 @@ fn store<C: Compute, S: Stored>(tensor: &Tensor, start: usize, block: &[Cell<C>]
 /// Cuts values to what a kind can hold: integers wrap, floats stay.
 pub(super) fn wrap<C: Compute>(dtype: DType, block: &[Cell<C>]) {
     if dtype.is_integer() || dtype == DType::Bool {
-        by_stored!(dtype, S => block.iter().for_each(|cell| cell.set(C::of(cell.get().store_as::<S>()))), ());
+        by_stored!(dtype, S => for cell in block {
+            cell.set(C::of(cell.get().store_as::<S>()));
+        }, ());
     }
 }
 

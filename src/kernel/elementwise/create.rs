@@ -128,14 +128,11 @@ fn arange(
     let target = call.tensor(out)?;
     by_stored!(target.dtype(), S => {
         let cells = target.write::<S>().map_err(at(out))?.iter().zip(0_i64..);
-        match (start, step) {
-            (Scalar::Int(start), Scalar::Int(step)) => {
-                cells.for_each(|(cell, nth)| cell.set(S::of_i64(start.wrapping_add(nth.wrapping_mul(step)))));
-            }
-            _ => {
-                let (start, step) = (start.to_f64(), step.to_f64());
-                cells.for_each(|(cell, nth)| cell.set(S::of_f64(start + nth as f64 * step)));
-            }
+        if let (Scalar::Int(start), Scalar::Int(step)) = (start, step) {
+            cells.for_each(|(cell, nth)| cell.set(S::of_i64(start.wrapping_add(nth.wrapping_mul(step)))));
+        } else {
+            let (start, step) = (start.to_f64(), step.to_f64());
+            cells.for_each(|(cell, nth)| cell.set(S::of_f64(start + nth as f64 * step)));
         }
         Ok(())
     }, Err(KernelError::DType(format!("{} elements have no arithmetic", target.dtype()))))
@@ -156,7 +153,7 @@ fn count_steps(start: Scalar, end: Scalar, step: Scalar) -> Result<usize, Kernel
     }
     let steps = ((end.to_f64() - start.to_f64()) / step.to_f64()).ceil();
     // Comparisons that NaN fails.
-    if !(step.to_f64() != 0.0 && steps >= 0.0 && steps < 1e15) {
+    if !(step.to_f64() != 0.0 && (0.0..1e15).contains(&steps)) {
         return Err(wrong());
     }
     #[expect(clippy::cast_possible_truncation, reason = "just compared with both ends")]

@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
 //! Runs an operator over its operands: at once where all lie alike, block by block otherwise.
+#![expect(clippy::type_complexity, reason = "a function of blocks is spelled out where it is taken")]
 
 use super::at;
 use super::convert::{Compute, Load, loader, storer, wrap};
@@ -110,7 +111,7 @@ pub(super) fn run_quick(
     let left = left.read::<f32>().map_err(at(a))?;
     let right = right.read::<f32>().map_err(at(b))?;
     let target = target.write::<f32>().map_err(at(out))?;
-    let work = || match (left, right) {
+    match (left, right) {
         ([single], right) if !left_fits => {
             let left = single.get();
             target.iter().zip(right).for_each(|(out, right)| out.set(f(left, right.get())));
@@ -123,12 +124,6 @@ pub(super) fn run_quick(
             let inputs = left.iter().zip(right);
             target.iter().zip(inputs).for_each(|(out, (left, right))| out.set(f(left.get(), right.get())));
         }
-    };
-    // Choosing the widest vectors costs more than a few elements do.
-    if target.len() < BLOCK {
-        work()
-    } else {
-        vectorised(work)
     }
     Ok(true)
 }

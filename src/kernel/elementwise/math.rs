@@ -45,10 +45,10 @@ pub(in crate::kernel) fn exp(x: f32) -> f32 {
 pub(super) fn tanh(x: f32) -> f32 {
     let square = x * x;
     let tail = -5.704_988_7e-3;
-    let tail = tail * square + 2.063_908_9e-2;
+    let tail = tail * square + 2.063_909e-2;
     let tail = tail * square - 5.373_971_5e-2;
     let tail = tail * square + 1.333_144_2e-1;
-    let tail = tail * square - 3.333_328_2e-1;
+    let tail = tail * square - 3.333_328e-1;
     let near_zero = x + x * (square * tail);
     let far = 1.0 - 2.0 / (exp(2.0 * x.abs()) + 1.0);
     // The sign also of −0, which the sum above loses.

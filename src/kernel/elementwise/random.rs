@@ -22,7 +22,7 @@ pub(in crate::kernel) const KERNELS: &[Kernel] = &[
     ),
 ];
 
-/// The next 64 random bits: SplitMix64, whose state is a counter and may thus be shared.
+/// The next 64 random bits: `SplitMix64`, whose state is a counter and may thus be shared.
 fn next() -> u64 {
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     static COUNTER: AtomicU64 = AtomicU64::new(0);

@@ -18,21 +18,25 @@ pub(crate) struct Best {
     pub bound: u64,
 }
 
-/// Improves `best` until it meets its bound or the clock stops. `improved` hears of each better plan.
+/// Improves `best` until it meets its bound or `enough`, or the clock stops. `improved` hears of each better plan.
 pub(crate) fn improve(
-    instance: &Instance, best: &mut Best, clock: &mut Clock, improved: &mut dyn FnMut(&Best),
+    instance: &Instance,
+    best: &mut Best,
+    enough: u64,
+    clock: &mut Clock,
+    improved: &mut dyn FnMut(&Best),
 ) {
     let parts = parts_of(instance);
     let mut nets: Vec<AnyNet> = Vec::new();
     for items in parts {
         let peak = peak_of(instance, &items, &best.offsets);
-        if peak > best.bound && !clock.is_over() {
+        if peak > best.bound.max(enough) && !clock.is_over() {
             nets.extend(AnyNet::new(instance, items, peak, clock));
         }
     }
     let mut descents: Vec<AnyDescent<'_>> = nets.iter().map(|net| net.descent(best.bound)).collect();
     let mut slice = SLICE_NODES;
-    while best.peak > best.bound && !descents.is_empty() && !clock.is_over() {
+    while best.peak > best.bound.max(enough) && !descents.is_empty() && !clock.is_over() {
         for descent in &mut descents {
             descent.advance(instance, slice, best, clock, improved);
         }
@@ -64,7 +68,9 @@ impl AnyNet {
         let unit = unit_of(instance, &items);
         match peak / unit {
             0..0x800_0000 => Some(Self::Small(Net::new(instance, &items, unit), items, peak)),
-            0x800_0000..0x800_0000_0000_0000 => Some(Self::Large(Net::new(instance, &items, unit), items, peak)),
+            0x800_0000..0x800_0000_0000_0000 => {
+                Some(Self::Large(Net::new(instance, &items, unit), items, peak))
+            }
             _ => None,
         }
     }
@@ -84,7 +90,11 @@ enum AnyDescent<'n> {
 
 impl AnyDescent<'_> {
     fn advance(
-        &mut self, instance: &Instance, slice: u64, best: &mut Best, clock: &mut Clock,
+        &mut self,
+        instance: &Instance,
+        slice: u64,
+        best: &mut Best,
+        clock: &mut Clock,
         improved: &mut dyn FnMut(&Best),
     ) {
         match self {
@@ -133,7 +143,11 @@ impl<'n, T: Units> Descent<'n, T> {
 
     /// Tries the bound, heights between, and the least improvement, for a slice each.
     fn advance(
-        &mut self, instance: &Instance, slice: u64, best: &mut Best, clock: &mut Clock,
+        &mut self,
+        instance: &Instance,
+        slice: u64,
+        best: &mut Best,
+        clock: &mut Clock,
         improved: &mut dyn FnMut(&Best),
     ) {
         let nodes = slice.saturating_mul(self.net.len() as u64);
@@ -141,7 +155,7 @@ impl<'n, T: Units> Descent<'n, T> {
             let mut low = self.low.take().unwrap_or_else(|| self.turns(self.bound));
             match low.run(nodes, clock) {
                 Outcome::Solved => return self.accept(instance, &low, best, improved),
-                Outcome::Exhausted if self.is_exact(instance) => {
+                Outcome::Exhausted if sees_all(instance) => {
                     self.bound += self.net.unit;
                     continue;
                 }
@@ -154,14 +168,13 @@ impl<'n, T: Units> Descent<'n, T> {
         }
     }
 
-    /// Whether the search sees every plan: it takes buffers as whole where a gap leaves part of one in use.
-    fn is_exact(&self, instance: &Instance) -> bool {
-        instance.segments.as_ref().is_none_or(|segments| !segments.windowed)
-    }
-
     /// Tries to go below the peak; says whether it did.
     fn between(
-        &mut self, instance: &Instance, nodes: u64, best: &mut Best, clock: &mut Clock,
+        &mut self,
+        instance: &Instance,
+        nodes: u64,
+        best: &mut Best,
+        clock: &mut Clock,
         improved: &mut dyn FnMut(&Best),
     ) -> bool {
         let unit = self.net.unit;
@@ -187,7 +200,7 @@ impl<'n, T: Units> Descent<'n, T> {
                 self.accept(instance, &high, best, improved);
                 return true;
             }
-            Outcome::Exhausted if self.is_exact(instance) => self.bound = self.peak,
+            Outcome::Exhausted if sees_all(instance) => self.bound = self.peak,
             Outcome::Exhausted => {}
             Outcome::Paused => self.high = Some(high),
         }
@@ -196,7 +209,11 @@ impl<'n, T: Units> Descent<'n, T> {
 
     /// Takes over a plan that was found.
     fn accept(
-        &mut self, instance: &Instance, turns: &Turns<'_, T>, best: &mut Best, improved: &mut dyn FnMut(&Best),
+        &mut self,
+        instance: &Instance,
+        turns: &Turns<'_, T>,
+        best: &mut Best,
+        improved: &mut dyn FnMut(&Best),
     ) {
         for (&item, offset) in self.items.iter().zip(turns.offsets()) {
             best.offsets[item as usize] = offset;
@@ -211,8 +228,17 @@ impl<'n, T: Units> Descent<'n, T> {
     }
 }
 
+/// Whether the search sees every plan: it takes buffers as whole where a gap leaves part of one in use.
+fn sees_all(instance: &Instance) -> bool {
+    instance.segments.as_ref().is_none_or(|segments| !segments.windowed)
+}
+
 fn peak_of(instance: &Instance, items: &[u32], offsets: &[u64]) -> u64 {
-    items.iter().map(|&item| offsets[item as usize].saturating_add(instance.items[item as usize].size)).max().unwrap_or(0)
+    items
+        .iter()
+        .map(|&item| offsets[item as usize].saturating_add(instance.items[item as usize].size))
+        .max()
+        .unwrap_or(0)
 }
 
 /// The items of each stretch of time that no life crosses.

@@ -8,7 +8,12 @@ use crate::plan::instance::{Instance, align_up};
 
 /// The integer the search counts memory in: 32 bits where capacities fit, else 64.
 pub(crate) trait Units:
-    Copy + Ord + core::ops::Add<Output = Self> + core::ops::Sub<Output = Self> + core::ops::AddAssign + core::ops::SubAssign
+    Copy
+    + Ord
+    + core::ops::Add<Output = Self>
+    + core::ops::Sub<Output = Self>
+    + core::ops::AddAssign
+    + core::ops::SubAssign
 {
     const ZERO: Self;
     /// Larger than any offset, with room to add a size.
@@ -50,7 +55,7 @@ pub(crate) struct Lists {
 
 impl Lists {
     /// Builds the lists from pairs `(list, member)` given twice in the same order.
-    pub fn new(count: usize, each: impl Fn(&mut dyn FnMut(usize, u32))) -> Self {
+    pub(crate) fn new(count: usize, each: impl Fn(&mut dyn FnMut(usize, u32))) -> Self {
         let mut starts = vec![0_u32; count + 1];
         each(&mut |list, _| starts[list + 1] += 1);
         for at in 1..=count {
@@ -66,7 +71,7 @@ impl Lists {
     }
 
     #[inline]
-    pub fn get(&self, list: usize) -> &[u32] {
+    pub(crate) fn get(&self, list: usize) -> &[u32] {
         &self.all[self.starts[list] as usize..self.starts[list + 1] as usize]
     }
 }
@@ -125,7 +130,7 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
 }
 
 impl<T: Units> Net<T> {
-    pub fn new(instance: &Instance, items: &[u32], unit: u64) -> Self {
+    pub(crate) fn new(instance: &Instance, items: &[u32], unit: u64) -> Self {
         let parts = |item: u32| instance.segments_of(item as usize);
         let mut ends: Vec<u32> = items.iter().flat_map(|&item| parts(item).map(|s| s.upper)).collect();
         ends.sort_unstable();
@@ -148,16 +153,14 @@ impl<T: Units> Net<T> {
         };
         let spans: Option<Vec<_>> =
             instance.segments.is_some().then(|| items.iter().map(|&item| spans_of(item)).collect());
-        let hull: Vec<(u32, u32)> = match &spans {
-            Some(spans) => spans.iter().map(|s| (s[0].0, s[s.len() - 1].1)).collect(),
-            None => {
-                let whole = |&item: &u32| {
-                    let own = instance.items[item as usize];
-                    (section(own.lower), section(own.upper))
-                };
-                items.iter().map(whole).collect()
-            }
+        let whole = |&item: &u32| {
+            let own = instance.items[item as usize];
+            (section(own.lower), section(own.upper))
         };
+        let hull: Vec<(u32, u32)> = spans.as_ref().map_or_else(
+            || items.iter().map(whole).collect(),
+            |spans| spans.iter().map(|s| (s[0].0, s[s.len() - 1].1)).collect(),
+        );
         let sections = ends.len();
         let near = conflicts(&hull, spans.as_deref());
         let members = Lists::new(sections, |push| {
@@ -204,13 +207,13 @@ impl<T: Units> Net<T> {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.size.len()
     }
 
     /// The sections that an item covers.
     #[inline(always)]
-    pub fn spans_of(&self, item: usize) -> &[(u32, u32)] {
+    pub(crate) fn spans_of(&self, item: usize) -> &[(u32, u32)] {
         match &self.spans {
             None => core::slice::from_ref(&self.hull[item]),
             Some(spans) => &spans[item],
@@ -218,7 +221,11 @@ impl<T: Units> Net<T> {
     }
 }
 
-fn span_slice<'a>(spans: Option<&'a [Vec<(u32, u32)>]>, item: usize, hull: &'a (u32, u32)) -> &'a [(u32, u32)] {
+fn span_slice<'a>(
+    spans: Option<&'a [Vec<(u32, u32)>]>,
+    item: usize,
+    hull: &'a (u32, u32),
+) -> &'a [(u32, u32)] {
     spans.map_or(core::slice::from_ref(hull), |spans| &spans[item])
 }
 
@@ -262,7 +269,9 @@ fn classes(hull: &[(u32, u32)], spans: Option<&[Vec<(u32, u32)>]>) -> (Vec<u32>,
         class[order[at] as usize] = count;
     }
     let lists = Lists::new(count as usize + 1, |push| {
-        order.iter().for_each(|&item| push(class[item as usize] as usize, item));
+        for &item in &order {
+            push(class[item as usize] as usize, item);
+        }
     });
     (class, lists)
 }

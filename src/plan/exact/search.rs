@@ -134,9 +134,10 @@ pub(crate) struct Search<'n, T> {
 }
 
 impl<'n, T: Units> Search<'n, T> {
-    pub fn new(net: &'n Net<T>, height: T, rank: Rank) -> Self {
+    pub(crate) fn new(net: &'n Net<T>, height: T, rank: Rank) -> Self {
         let count = net.len();
-        let limit = |item: usize| if net.pin[item] == T::BIG { height - net.size[item] } else { net.pin[item] };
+        let limit =
+            |item: usize| if net.pin[item] == T::BIG { height - net.size[item] } else { net.pin[item] };
         let mut search = Self {
             net,
             height,
@@ -173,7 +174,8 @@ impl<'n, T: Units> Search<'n, T> {
         }
         let items = search.rank_items(all);
         let sections = (0, u32::try_from(net.sections).unwrap_or(u32::MAX));
-        let fits = (0..count).all(|item| search.lowest[item] <= search.limit[item] && net.size[item] <= height)
+        let fits = (0..count)
+            .all(|item| search.lowest[item] <= search.limit[item] && net.size[item] <= height)
             && search.total.iter().all(|&total| total <= height)
             && (0..net.sections).all(|section| search.has_low_start(section));
         search.next = Some(match (count, fits) {
@@ -185,12 +187,12 @@ impl<'n, T: Units> Search<'n, T> {
     }
 
     /// The plan found, in units; valid after `Solved`.
-    pub fn offsets(&self) -> &[T] {
+    pub(crate) fn offsets(&self) -> &[T] {
         &self.offset
     }
 
     /// Goes on for about this many nodes.
-    pub fn run(&mut self, nodes: u64) -> Outcome {
+    pub(crate) fn run(&mut self, nodes: u64) -> Outcome {
         let end = self.nodes.saturating_add(nodes);
         loop {
             let Some(step) = self.next.take() else { return Outcome::Exhausted };
@@ -304,7 +306,12 @@ impl<'n, T: Units> Search<'n, T> {
     }
 
     /// Copies a list without its placed items once those are many.
-    fn compact(&mut self, items: (usize, usize), position: usize, unplaced: usize) -> ((usize, usize), usize) {
+    fn compact(
+        &mut self,
+        items: (usize, usize),
+        position: usize,
+        unplaced: usize,
+    ) -> ((usize, usize), usize) {
         let count = items.1 - items.0;
         if unplaced * 4 > count * 3 {
             return (items, position);
@@ -485,10 +492,8 @@ impl<'n, T: Units> Search<'n, T> {
         }
         // The smallest part first: if it fails, the others need not be tried. Taken from the end.
         self.parts[first..].sort_by_key(|part| core::cmp::Reverse(part.items.1 - part.items.0));
-        self.frames.push(Frame::Split(Split {
-            parts: (self.parts.len(), first),
-            items_end: split_items_end,
-        }));
+        self.frames
+            .push(Frame::Split(Split { parts: (self.parts.len(), first), items_end: split_items_end }));
         Step::NextPart
     }
 
@@ -513,7 +518,8 @@ impl<'n, T: Units> Search<'n, T> {
         keyed.clear();
         keyed.extend(items.map(|item| {
             let at = item as usize;
-            let spans = net.spans_of(at).iter().flat_map(|&(from, to)| &self.total[from as usize..to as usize]);
+            let spans =
+                net.spans_of(at).iter().flat_map(|&(from, to)| &self.total[from as usize..to as usize]);
             let total = u128::from(spans.max().map_or(0, |&total| total.to_u64()));
             let (width, area) = (u128::from(net.width[at]), net.area[at]);
             let key = match self.rank {

@@ -8,7 +8,8 @@ use super::search::{Outcome, Rank, Search};
 use crate::plan::budget::Clock;
 
 /// The orders that take turns, with how many nodes each gets of a round.
-const ORDERS: [(Rank, u64); 3] = [(Rank::TotalWidthArea, 4), (Rank::TotalAreaWidth, 1), (Rank::WidthAreaTotal, 1)];
+const ORDERS: [(Rank, u64); 3] =
+    [(Rank::TotalWidthArea, 4), (Rank::TotalAreaWidth, 1), (Rank::WidthAreaTotal, 1)];
 
 /// One question, "is there a plan of this height?", and how far it has been answered.
 pub(crate) struct Turns<'n, T> {
@@ -21,7 +22,7 @@ pub(crate) struct Turns<'n, T> {
 }
 
 impl<'n, T: Units> Turns<'n, T> {
-    pub fn new(net: &'n Net<T>, height: T) -> Self {
+    pub(crate) fn new(net: &'n Net<T>, height: T) -> Self {
         Self { net, height, searches: Vec::new(), turn: 0, left: Self::grant(net, 0), solved: None }
     }
 
@@ -30,7 +31,7 @@ impl<'n, T: Units> Turns<'n, T> {
     }
 
     /// Goes on for about this many nodes, or until the clock stops it.
-    pub fn run(&mut self, nodes: u64, clock: &mut Clock) -> Outcome {
+    pub(crate) fn run(&mut self, nodes: u64, clock: &mut Clock) -> Outcome {
         let mut nodes = nodes;
         // A node costs about as much as it has items: look at the clock every millisecond or so.
         let chunk = (60_000 / self.net.len() as u64).clamp(8, 1024);
@@ -58,7 +59,7 @@ impl<'n, T: Units> Turns<'n, T> {
     }
 
     /// The plan found, in bytes.
-    pub fn offsets(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(crate) fn offsets(&self) -> impl Iterator<Item = u64> + '_ {
         let found = self.solved.map_or(&[][..], |turn| self.searches[turn].offsets());
         found.iter().map(|offset| offset.to_u64() * self.net.unit)
     }

@@ -8,7 +8,7 @@ use super::driver::{Driver, Failure, done, driver};
 use crate::space::SpaceId;
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicU64, Ordering};
-use cudarc::driver::sys;
+use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
@@ -135,7 +135,6 @@ impl Device {
             granularity_bytes: None,
             process: std::process::id(),
         };
-        use sys::CUdevice_attribute_enum as Attribute;
         let attribute = |which: Attribute| opened.attribute(device, which as c_int).map_err(text);
         let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
         let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;

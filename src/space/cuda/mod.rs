@@ -26,6 +26,7 @@ pub use device::CudaSpace;
 pub use event::CudaEvent;
 pub use pinned::{PinnedSpace, is_pinned};
 pub use queue::CudaQueue;
+pub use staging::trim_staging;
 
 use super::{MemorySpace, SpaceId};
 use core::ops::Range;

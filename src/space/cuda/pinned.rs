@@ -22,6 +22,8 @@ const BASE_ALIGN: usize = 4096;
 const PORTABLE_AND_MAPPED: u32 =
     cudarc::driver::sys::CU_MEMHOSTALLOC_PORTABLE | cudarc::driver::sys::CU_MEMHOSTALLOC_DEVICEMAP;
 
+static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
 /// Start to end of every live pinned block of this process.
 static PINNED: RwLock<BTreeMap<usize, usize>> = RwLock::new(BTreeMap::new());
 
@@ -38,7 +40,6 @@ pub fn is_pinned(address: NonNull<u8>, size_bytes: usize) -> bool {
 pub struct PinnedSpace {
     /// Opened when memory is first asked for.
     device: OnceLock<Result<&'static Device, String>>,
-    live_bytes: AtomicUsize,
 }
 
 impl PinnedSpace {
@@ -48,13 +49,13 @@ impl PinnedSpace {
     /// A sentence that says why there is no CUDA here.
     pub fn new() -> Result<Self, String> {
         match absence(0) {
-            None => Ok(Self { device: OnceLock::new(), live_bytes: AtomicUsize::new(0) }),
+            None => Ok(Self { device: OnceLock::new() }),
             Some(reason) => Err(reason),
         }
     }
 
     pub(super) fn on(device: &'static Device) -> Self {
-        Self { device: OnceLock::from(Ok(device)), live_bytes: AtomicUsize::new(0) }
+        Self { device: OnceLock::from(Ok(device)) }
     }
 
     fn device(&self) -> Option<&'static Device> {
@@ -62,9 +63,9 @@ impl PinnedSpace {
         device.as_ref().ok().copied().filter(|device| device.is_usable())
     }
 
-    /// The bytes locked and not given back.
+    /// The bytes locked and not given back, by all pinned spaces of this process: they are one.
     pub fn live_bytes(&self) -> usize {
-        self.live_bytes.load(Ordering::Relaxed)
+        LIVE_BYTES.load(Ordering::Relaxed)
     }
 
     fn refused(&self, layout: Layout, failure: Failure) -> AllocError {
@@ -117,7 +118,7 @@ unsafe impl MemorySpace for PinnedSpace {
         unsafe { address.write_bytes(0, layout.size()) };
         let start = address.addr().get();
         PINNED.write().insert(start, start + layout.size());
-        self.live_bytes.fetch_add(layout.size(), Ordering::Relaxed);
+        LIVE_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
         Ok(Block::new(address, layout))
     }
 
@@ -125,7 +126,7 @@ unsafe impl MemorySpace for PinnedSpace {
         if block.size_bytes() == 0 {
             return;
         }
-        self.live_bytes.fetch_sub(block.size_bytes(), Ordering::Relaxed);
+        LIVE_BYTES.fetch_sub(block.size_bytes(), Ordering::Relaxed);
         PINNED.write().remove(&block.address().addr().get());
         let Some(device) = self.device() else { return };
         let freed = device.enter().and_then(|_entered| {

@@ -156,7 +156,7 @@ impl CudaQueue {
     }
 
     /// Lets what is queued from now on wait for what another stream of this device was given so far, as a
-    /// caller's `stream=` argument or a DLPack producer wants.
+    /// caller's `stream=` argument or a producer of a shared tensor wants.
     ///
     /// # Safety
     /// * `stream` is null (the default stream) or a live stream of this device.

@@ -6,11 +6,29 @@ use super::pinned::PinnedSpace;
 use crate::space::{AllocError, Block, MemorySpace};
 use core::alloc::Layout;
 use core::ptr::NonNull;
+use parking_lot::Mutex;
 
 /// The first block in bytes: page-locking has a large fixed cost.
 const FIRST_BYTES: usize = 64 << 10;
 /// Where each piece starts, in bytes: what copy engines like.
 const ALIGN_BYTES: usize = 256;
+
+/// The most first blocks that are kept for later queues.
+const IDLE_MAX: usize = 8;
+
+/// First blocks of queues that are gone: page-locking one takes longer than loading a method.
+static IDLE: Mutex<Vec<Block>> = Mutex::new(Vec::new());
+
+/// Gives back the pinned memory that is kept for later queues, and says how many bytes that was.
+pub fn trim_staging() -> usize {
+    let idle = core::mem::take(&mut *IDLE.lock());
+    let Some(space) = idle.first().and_then(|_| PinnedSpace::new().ok()) else { return 0 };
+    for block in &idle {
+        // SAFETY: blocks of pinned memory belong to every pinned space alike; nothing uses these.
+        unsafe { space.deallocate(*block) };
+    }
+    idle.len() * FIRST_BYTES
+}
 
 /// A bump over pinned blocks.
 #[derive(Debug)]
@@ -44,7 +62,11 @@ impl Staging {
     fn add_block(&mut self, size_bytes: usize) -> Result<(), AllocError> {
         let layout = Layout::from_size_align(size_bytes, ALIGN_BYTES)
             .map_err(|_| AllocError::too_large(self.space.id(), size_bytes, ALIGN_BYTES))?;
-        self.blocks.push(self.space.allocate(layout)?);
+        let idle = if size_bytes == FIRST_BYTES { IDLE.lock().pop() } else { None };
+        self.blocks.push(match idle {
+            Some(block) => block,
+            None => self.space.allocate(layout)?,
+        });
         self.used_bytes = 0;
         Ok(())
     }
@@ -54,18 +76,29 @@ impl Staging {
         self.used_bytes = 0;
         let keep = self.blocks.len().saturating_sub(1);
         for block in self.blocks.drain(..keep) {
-            // SAFETY: it came from this space, and the copies through it are done: the queue waited.
-            unsafe { self.space.deallocate(block) };
+            give_back(&self.space, block);
         }
     }
+}
+
+/// Keeps a first block for a later queue, or gives it to the driver. The copies through it are done: whoever
+/// drops or resets staging waited.
+fn give_back(space: &PinnedSpace, block: Block) {
+    let mut idle = IDLE.lock();
+    if block.size_bytes() == FIRST_BYTES && idle.len() < IDLE_MAX {
+        idle.push(block);
+        return;
+    }
+    drop(idle);
+    // SAFETY: it came from a pinned space of this process, and nothing uses it.
+    unsafe { space.deallocate(block) };
 }
 
 impl Drop for Staging {
     fn drop(&mut self) {
         self.reset();
         for block in self.blocks.drain(..) {
-            // SAFETY: as in `reset`.
-            unsafe { self.space.deallocate(block) };
+            give_back(&self.space, block);
         }
     }
 }

@@ -1,0 +1,231 @@
+//! Planning measured against its targets, as a table: `cargo xtask peers plan`, or
+//! `cargo bench --bench plan_table [-- ROW]`.
+//!
+//! Times are processor time of this thread, the least of several runs. What is timed is the call of the
+//! planner, its verification included.
+#![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a table on standard output")]
+
+#[path = "../tests/all/plan_data.rs"]
+#[allow(dead_code, reason = "shared with the tests")]
+mod plan_data;
+
+use arenite::plan::{
+    BestFit, Budget, BufferSpec, Exact, FirstFit, GreedyBySize, Lifespan, Plan, PlanError, Planner,
+    Portfolio, Problem, Status, culprits, replan, verify,
+};
+use plan_data::{beside, perfect, programs, rounded, sparse};
+use std::time::{Duration, Instant};
+
+/// Processor time of this thread in seconds; wall time where the system does not tell.
+fn now() -> f64 {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let told = told.and_then(|text| text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()));
+    // A yield makes the kernel bring its count up to date.
+    told.map_or_else(|| START.with(|start| start.elapsed().as_secs_f64()), |ns| ns * 1e-9)
+}
+
+thread_local! {
+    static START: Instant = Instant::now();
+}
+
+fn timed<T>(runs: usize, mut call: impl FnMut() -> T) -> (f64, T) {
+    let mut best = f64::INFINITY;
+    let mut last = None;
+    for _ in 0..runs.max(1) {
+        std::thread::yield_now();
+        let from = now();
+        last = Some(std::hint::black_box(call()));
+        std::thread::yield_now();
+        best = best.min(now() - from);
+    }
+    (best, last.unwrap())
+}
+
+fn ms(seconds: f64) -> String {
+    format!("{:.2} ms", seconds * 1e3)
+}
+
+fn row(target: &str, what: &str, bar: &str, measured: &str) {
+    println!("| {target} | {what} | {bar} | {measured} |");
+}
+
+fn ratio(plan: &Plan) -> f64 {
+    plan.reports[0].peak_bytes as f64 / plan.reports[0].bound_bytes.max(1) as f64
+}
+
+const HARD: [&str; 11] = ["A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K"];
+
+fn hard() {
+    let mut total = 0.0;
+    for name in HARD {
+        let Some(table) = beside(&format!("minimalloc/{name}.1048576.csv")) else { return };
+        let problem = table.problem.with_capacity(1_048_576);
+        let planner = Exact::new(Budget::nodes(20_000_000)).stops_when_it_fits();
+        let (time, plan) = timed(5, || planner.plan(&problem));
+        total += time;
+        let peak = plan.map_or_else(|error| error.to_string(), |plan| plan.peak_bytes(0).to_string());
+        row("1, 2", &format!("{name} at 1,048,576"), "fits", &format!("{peak}, {}", ms(time)));
+    }
+    row("2", "A to K together", "", &ms(total));
+}
+
+fn least(seconds: u64) {
+    for (name, bar) in [("C", 1_039_360), ("D", 1_024_000), ("J", 1_035_264)] {
+        let Some(table) = beside(&format!("minimalloc/{name}.1048576.csv")) else { return };
+        let plan = Exact::new(Budget::time(Duration::from_secs(seconds))).plan(&table.problem).unwrap();
+        let report = &plan.reports[0];
+        let measured = format!("{}, bound {}, {:?}", report.peak_bytes, report.bound_bytes, report.status);
+        row("3", &format!("{name}, least memory in {seconds} s"), &bar.to_string(), &measured);
+    }
+}
+
+fn exported() {
+    for to in [16, 64] {
+        let (mut optimal, mut total, mut worst) = (0, 0.0, (0.0, String::new()));
+        for known in programs(false) {
+            let problem = rounded(&known.problem, to);
+            let (time, plan) = timed(5, || Exact::default().plan(&problem).unwrap());
+            optimal += usize::from(plan.reports[0].status == Status::Optimal);
+            total += time;
+            if time > worst.0 {
+                worst = (time, known.name);
+            }
+        }
+        let measured = format!("{optimal} of 33, {} (worst {} {})", ms(total), worst.1, ms(worst.0));
+        row("4, 5", &format!("33 programs ({to}), exact"), "33 optimal", &measured);
+    }
+    let (mut log, mut worst, mut total, mut high) = (0.0, (0.0, String::new()), 0.0, 0);
+    for known in programs(false) {
+        let problem = rounded(&known.problem, 16);
+        let (time, plan) = timed(7, || Portfolio.plan(&problem).unwrap());
+        let bound = culprits(&problem, &[], 0).live_bytes;
+        log += (plan.peak_bytes(0) as f64 / bound as f64).ln();
+        total += time;
+        if time > worst.0 {
+            worst = (time, known.name.clone());
+        }
+        let sizes = known.problem.buffers.iter().map(|spec| spec.size_bytes.next_multiple_of(16));
+        let theirs = known.offsets.iter().zip(sizes).map(|(offset, size)| offset + size).max().unwrap();
+        high += usize::from(plan.peak_bytes(0) > theirs);
+    }
+    let mean = (log / 33.0_f64).exp();
+    row(
+        "6",
+        "33 programs, fast: mean over bound, above the exporter's",
+        "1.012, 0",
+        &format!("{mean:.4}, {high}"),
+    );
+    let measured = format!("{} ({}), all {}", ms(worst.0), worst.1, ms(total));
+    row("7", "33 programs, fast: slowest", "2 ms", &measured);
+}
+
+fn scale() {
+    for (count, runs) in [(10_000, 9), (100_000, 5), (1_000_000, 3)] {
+        let problem = sparse(count, 1);
+        let (time, plan) = timed(runs, || GreedyBySize.plan(&problem).unwrap());
+        row(
+            "8",
+            &format!("sparse {count}, by size"),
+            "1.015; 10/150/2500 ms",
+            &format!("{:.4}, {}", ratio(&plan), ms(time)),
+        );
+        let (time, plan) = timed(runs, || BestFit.plan(&problem).unwrap());
+        row(
+            "9",
+            &format!("sparse {count}, by start, best"),
+            "1.15; 4/40/400 ms",
+            &format!("{:.4}, {}", ratio(&plan), ms(time)),
+        );
+        let (time, plan) = timed(runs, || FirstFit.plan(&problem).unwrap());
+        row(
+            "9",
+            &format!("sparse {count}, by start, first"),
+            "",
+            &format!("{:.4}, {}", ratio(&plan), ms(time)),
+        );
+        let (time, _) = timed(runs, || verify(&problem, &plan).unwrap());
+        row("10", &format!("sparse {count}, verify"), "150 ms at 10^6", &ms(time));
+        let (time, bound) = timed(runs, || arenite::plan::lower_bounds(&problem).unwrap());
+        row("10", &format!("sparse {count}, bound {}", bound[0]), "120 ms at 10^6", &ms(time));
+    }
+}
+
+fn dense() {
+    let files = [
+        ("somas_pangu_2.6B", "1.008; 100 ms"),
+        ("iopddl_S_1", "1.017; 200 ms"),
+        ("iopddl_Y_1", "1.004; 1000 ms"),
+    ];
+    for (name, bar) in files {
+        let Some(table) = beside(&format!("large/{name}.csv")) else { return };
+        let (time, plan) = timed(3, || GreedyBySize.plan(&table.problem).unwrap());
+        row("11", &format!("{name}, by size"), bar, &format!("{:.4}, {}", ratio(&plan), ms(time)));
+    }
+}
+
+fn packings(seconds: u64) {
+    for known in perfect() {
+        let count = known.problem.buffers.len();
+        let runs = if count <= 100 { 5 } else { 1 };
+        let budget = Budget::time(Duration::from_secs(seconds));
+        let (time, plan) = timed(runs, || Exact::new(budget.clone()).plan(&known.problem).unwrap());
+        let bar = match count {
+            20 | 60 | 100 => "1; 5 ms",
+            200 => "1; 2 s",
+            _ => "1.30",
+        };
+        row("12, 13", &known.name, bar, &format!("{:.4}, {}", plan.peak_bytes(0) as f64 / 1024.0, ms(time)));
+    }
+}
+
+fn anytime() {
+    let mut late = 0.0_f64;
+    for (problem, _) in perfect().into_iter().rev().step_by(4).map(|known| (known.problem, ())) {
+        let mut before = u64::MAX;
+        for budget_ms in [0, 1, 3, 10, 30, 100, 300] {
+            let from = Instant::now();
+            let plan = Exact::new(Budget::time(Duration::from_millis(budget_ms))).plan(&problem).unwrap();
+            late = late.max(from.elapsed().as_secs_f64() * 1e3 - budget_ms as f64);
+            before = before.min(plan.peak_bytes(0));
+        }
+    }
+    row("14", "anytime: latest return after the budget (wall)", "5 ms", &format!("{late:.2} ms"));
+}
+
+fn mending() -> Result<(), PlanError> {
+    let mut problem = sparse(100_000, 1);
+    let (anew, old) = timed(5, || GreedyBySize.plan(&problem).unwrap());
+    for buffer in problem.buffers.iter_mut().step_by(100) {
+        buffer.size_bytes += buffer.size_bytes / 4 / 64 * 64 + 64;
+    }
+    let (time, new) = timed(9, || replan(&problem, &old, 10).unwrap());
+    let moved = new.moved as f64 / 1e5;
+    let measured = format!(
+        "{:.1} times ({}, anew {}), {:.1} % kept",
+        anew / time,
+        ms(time),
+        ms(anew),
+        100.0 - moved * 100.0
+    );
+    row("16", "re-plan, 1 % of 100,000 sizes changed", "10 times; 90 %", &measured);
+    let chain = |n| Problem::new((0..n).map(|s| BufferSpec::new(64, Lifespan::new(s, s + 2))).collect());
+    assert_eq!(GreedyBySize.plan(&chain(1_000))?.peak_bytes(0), 128);
+    Ok(())
+}
+
+fn main() {
+    let only: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|word| word == name);
+    println!("| target | what | bar | measured |\n|---|---|---|---|");
+    let parts: [(&str, &dyn Fn()); 8] = [
+        ("hard", &hard),
+        ("programs", &exported),
+        ("scale", &scale),
+        ("dense", &dense),
+        ("perfect", &|| packings(10)),
+        ("anytime", &anytime),
+        ("replan", &|| mending().unwrap()),
+        ("least", &|| least(60)),
+    ];
+    parts.iter().filter(|(name, _)| wanted(name)).for_each(|(_, part)| part());
+}

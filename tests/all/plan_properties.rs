@@ -1,0 +1,228 @@
+//! Planners against brute force, the fast verifier against all pairs, and what must not change a plan.
+
+use crate::plan_data::{Random, perfect, programs, rounded, sparse, tiny};
+use arenite::plan::{
+    BestFit, Budget, BufferSpec, Exact, FirstFit, GreedyBySize, Lifespan, Naive, Plan, PlanError, Planner,
+    Portfolio, Problem, Status, Violation, lower_bounds, replan, verify,
+};
+
+fn planners() -> [Box<dyn Planner>; 6] {
+    let exact = Exact::default();
+    [
+        Box::new(Naive),
+        Box::new(FirstFit),
+        Box::new(BestFit),
+        Box::new(GreedyBySize),
+        Box::new(Portfolio),
+        Box::new(exact),
+    ]
+}
+
+/// The lowest peak over all orders, each buffer at the lowest offset above its placed neighbours.
+fn brute_force(problem: &Problem) -> u64 {
+    fn go(problem: &Problem, offsets: &mut Vec<Option<u64>>, left: usize, peak: u64, best: &mut u64) {
+        if left == 0 {
+            *best = peak.min(*best);
+            return;
+        }
+        for (at, spec) in problem.buffers.iter().enumerate() {
+            if offsets[at].is_some() || peak >= *best {
+                continue;
+            }
+            let below = problem.buffers.iter().zip(&*offsets).filter_map(|(other, offset)| {
+                let meets = other.lifespan.overlaps(spec.lifespan) && other.size_bytes > 0;
+                meets.then_some((*offset)? + other.size_bytes)
+            });
+            let start =
+                if spec.size_bytes == 0 || spec.lifespan.is_empty() { 0 } else { below.max().unwrap_or(0) };
+            let offset = match spec.pinned_bytes {
+                Some(pin) if pin < start => continue,
+                Some(pin) => pin,
+                None => start.next_multiple_of(spec.align_bytes),
+            };
+            offsets[at] = Some(offset);
+            go(problem, offsets, left - 1, peak.max(offset + spec.size_bytes), best);
+            offsets[at] = None;
+        }
+    }
+    let mut best = u64::MAX;
+    go(problem, &mut vec![None; problem.buffers.len()], problem.buffers.len(), 0, &mut best);
+    best
+}
+
+/// Whether no two live buffers share a byte, by looking at every pair.
+fn all_pairs(problem: &Problem, offsets: &[u64]) -> bool {
+    let range = |at: usize| offsets[at]..offsets[at] + problem.buffers[at].size_bytes;
+    let alive = |at: usize| problem.buffers[at].size_bytes > 0;
+    (0..offsets.len()).all(|b| {
+        (0..b).filter(|&a| alive(a) && alive(b)).all(|a| {
+            !problem.buffers[a].lifespan.overlaps(problem.buffers[b].lifespan)
+                || range(a).end <= range(b).start
+                || range(b).end <= range(a).start
+        })
+    })
+}
+
+#[test]
+fn exact_search_equals_brute_force() {
+    let mut random = Random(1);
+    for round in 0..400 {
+        let count = 1 + random.below(6);
+        let problem = tiny(&mut random, count, round % 2 == 0);
+        let best = brute_force(&problem);
+        let plan = Exact::default().plan(&problem).unwrap();
+        assert_eq!((plan.peak_bytes(0), plan.reports[0].status), (best, Status::Optimal), "{problem:?}");
+        assert_eq!(Exact::default().plan(&problem.clone().with_capacity(best)).unwrap().peak_bytes(0), best);
+        if best > 0 {
+            let error = Exact::default().plan(&problem.with_capacity(best - 1)).unwrap_err();
+            assert!(matches!(error, PlanError::Infeasible { .. }), "{error}");
+        }
+    }
+}
+
+#[test]
+fn exact_search_with_a_pin_equals_brute_force() {
+    let mut random = Random(2);
+    for _ in 0..300 {
+        let count = 2 + random.below(5);
+        let mut problem = tiny(&mut random, count, true);
+        let at = usize::try_from(random.below(count)).unwrap();
+        problem.buffers[at].pinned_bytes = Some(random.below(3) * 4);
+        let plan = Exact::default().plan(&problem).unwrap();
+        assert_eq!(
+            (plan.peak_bytes(0), plan.reports[0].status),
+            (brute_force(&problem), Status::Optimal),
+            "{problem:?}"
+        );
+    }
+}
+
+#[test]
+fn every_strategy_holds_under_both_verifiers() {
+    let mut random = Random(3);
+    for round in 0..200 {
+        let count = random.below(30);
+        let mut problem = tiny(&mut random, count, round % 2 == 0);
+        if round % 3 == 0 && count > 0 {
+            problem.buffers[0].pinned_bytes = Some(8);
+        }
+        let bound = lower_bounds(&problem).unwrap()[0];
+        for planner in planners() {
+            let plan = planner.plan(&problem).unwrap();
+            assert!(plan.peak_bytes(0) >= bound);
+            assert!(all_pairs(&problem, &plan.offsets), "{problem:?}");
+            assert!(problem.buffers.iter().zip(&plan.offsets).all(|(spec, at)| at % spec.align_bytes == 0));
+        }
+    }
+}
+
+#[test]
+fn a_thousand_corruptions_are_found_as_all_pairs_finds_them() {
+    let known = programs(false).into_iter().find(|known| known.name == "nas200").unwrap();
+    let mut random = Random(4);
+    let mut found = 0;
+    for _ in 0..1000 {
+        let mut offsets = known.offsets.clone();
+        let at = usize::try_from(random.below(offsets.len() as u64)).unwrap();
+        offsets[at] = random.below(1_200_000);
+        let holds = all_pairs(&known.problem, &offsets);
+        match verify(&known.problem, &Plan::from_offsets(&known.problem, offsets)) {
+            Ok(()) => assert!(holds),
+            Err(Violation::Conflict { a, b, .. }) => {
+                assert!(!holds && (a == at || b == at));
+                found += 1;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(found > 500, "{found}");
+}
+
+#[test]
+fn order_shift_and_scale_do_not_matter() {
+    let mut random = Random(5);
+    for round in 0..40 {
+        let problem = tiny(&mut random, 7, round % 2 == 0);
+        let peak = Exact::default().plan(&problem).unwrap().peak_bytes(0);
+        let mut turned = problem.clone();
+        turned.buffers.reverse();
+        let mut later = problem.clone();
+        later.buffers.iter_mut().for_each(|spec| {
+            spec.lifespan = Lifespan::new(spec.lifespan.first + (1 << 40), spec.lifespan.last + (1 << 40));
+        });
+        let mut larger = problem.clone();
+        larger.buffers.iter_mut().for_each(|spec| {
+            (spec.size_bytes, spec.align_bytes) = (spec.size_bytes << 20, spec.align_bytes << 20);
+        });
+        let mut more = problem.clone();
+        more.buffers.push(BufferSpec::new(0, Lifespan::new(0, 9)));
+        let peak_of = |problem: &Problem| Exact::default().plan(problem).unwrap().peak_bytes(0);
+        assert_eq!([peak_of(&turned), peak_of(&later), peak_of(&more)], [peak; 3]);
+        assert_eq!(peak_of(&larger), peak << 20);
+    }
+}
+
+#[test]
+fn the_same_input_gives_the_same_offsets() {
+    let problem = sparse(500, 7);
+    for planner in planners() {
+        assert_eq!(planner.plan(&problem).unwrap(), planner.plan(&problem).unwrap());
+    }
+}
+
+#[test]
+fn more_budget_is_never_worse_and_none_is_still_valid() {
+    for known in perfect().iter().filter(|known| known.problem.buffers.len() == 200) {
+        let mut before = u64::MAX;
+        for nodes in [0, 100, 1_000, 5_000] {
+            let plan = Exact::new(Budget::nodes(nodes)).plan(&known.problem).unwrap();
+            assert!(plan.peak_bytes(0) <= before);
+            before = plan.peak_bytes(0);
+        }
+        assert!(before <= GreedyBySize.plan(&known.problem).unwrap().peak_bytes(0));
+    }
+}
+
+#[test]
+fn extremes_are_planned() {
+    let half = 1 << 63;
+    let apart = vec![BufferSpec::new(half, Lifespan::new(0, 1)), BufferSpec::new(half, Lifespan::new(1, 2))];
+    assert_eq!(Exact::default().plan(&Problem::new(apart)).unwrap().peak_bytes(0), half);
+    let together =
+        vec![BufferSpec::new(half, Lifespan::new(0, 2)), BufferSpec::new(half, Lifespan::new(1, 2))];
+    for planner in planners() {
+        let error = planner.plan(&Problem::new(together.clone())).unwrap_err();
+        assert!(matches!(error, PlanError::Overflow { .. }), "{error}");
+    }
+    for planner in planners() {
+        assert!(planner.plan(&Problem::new(vec![])).unwrap().offsets.is_empty());
+        let one = Problem::new(vec![BufferSpec::new(5, Lifespan::new(3, 4))]);
+        assert_eq!(planner.plan(&one).unwrap().offsets, [0]);
+    }
+}
+
+#[test]
+fn a_hundred_thousand_at_one_instant_or_in_a_chain() {
+    let instant = Problem::new((0..20_000).map(|_| BufferSpec::new(16, Lifespan::new(0, 1))).collect());
+    assert_eq!(FirstFit.plan(&instant).unwrap().peak_bytes(0), 320_000);
+    assert_eq!(GreedyBySize.plan(&instant).unwrap().peak_bytes(0), 320_000);
+    let chain = Problem::new((0..100_000).map(|s| BufferSpec::new(16, Lifespan::new(s, s + 2))).collect());
+    for planner in [&FirstFit as &dyn Planner, &GreedyBySize, &Portfolio, &Exact::default()] {
+        assert_eq!(planner.plan(&chain).unwrap().peak_bytes(0), 32);
+    }
+}
+
+#[test]
+fn a_re_plan_keeps_what_still_fits() {
+    let mut problem = sparse(5_000, 3);
+    let old = GreedyBySize.plan(&problem).unwrap();
+    assert_eq!(replan(&problem, &old, 20).unwrap().moved, 0);
+    for spec in problem.buffers.iter_mut().step_by(100) {
+        spec.size_bytes += 64;
+    }
+    problem.buffers.push(BufferSpec::new(128, Lifespan::new(0, 5_000)));
+    let new = replan(&problem, &old, 50).unwrap();
+    assert!(new.moved <= 500, "{}", new.moved);
+    let peak = rounded(&problem, 1);
+    assert!(new.plan.peak_bytes(0) >= lower_bounds(&peak).unwrap()[0]);
+}
