@@ -158,7 +158,8 @@ impl Program {
             return Ok(loaded);
         }
         let loader = self.loader(py, &handle)?;
-        let loaded = py.detach(|| loader.load_with(name, replan)).map_err(|failure| error::load(py, &failure))?;
+        let loaded =
+            py.detach(|| loader.load_with(name, replan)).map_err(|failure| error::load(py, &failure))?;
         let method = Bound::new(py, Method::new(loaded, loader, handle))?;
         if !is_default {
             return Ok(method);

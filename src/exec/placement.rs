@@ -32,7 +32,7 @@ pub enum Replan {
 }
 
 /// The alignment that a new plan gives every buffer, in bytes: what exporters give.
-const ALIGN: u64 = 16;
+const ALIGN: usize = 16;
 
 /// What [`Replan::Best`] may spend.
 const BUDGET: Duration = Duration::from_secs(2);
@@ -81,7 +81,9 @@ impl Placement {
     ) -> Result<Self, LoadError> {
         let refused = |reason: String| LoadError::CannotReplan { method: plan.name.to_string(), reason };
         let Some(live) = live_buffers(plan, kernels, roles) else {
-            return Err(refused("it has jumps or moves, so that what is alive when depends on the run".into()));
+            return Err(refused(
+                "it has jumps or moves, so that what is alive when depends on the run".into(),
+            ));
         };
         let problem = self.problem(&live);
         let found = match how {
@@ -101,7 +103,7 @@ impl Placement {
             let space = self.standing_for(buffer.buffer);
             let lifespan = Lifespan::new(buffer.first, buffer.last);
             BufferSpec::new(buffer.size_bytes as u64, lifespan)
-                .align_bytes(ALIGN)
+                .align_bytes(ALIGN as u64)
                 .in_space(u32::try_from(space).unwrap_or(u32::MAX))
         };
         Problem::new(live.iter().map(spec).collect())
@@ -124,7 +126,7 @@ impl Placement {
             for &tensor in &buffer.tensors {
                 places[tensor] = Some((id, offset));
             }
-            let end = offset.saturating_add(buffer.size_bytes).next_multiple_of(ALIGN as usize);
+            let end = offset.saturating_add(buffer.size_bytes).next_multiple_of(ALIGN);
             buffers[id].1 = buffers[id].1.max(end);
         }
         Self { buffers, places, file_bytes: self.file_bytes.clone() }

@@ -107,12 +107,11 @@ impl MemoryReport {
             report.delegate_scratch.extend(memory.scratch);
         }
         for &(space, bytes) in report.delegate_constants.iter().chain(&report.delegate_scratch) {
-            match report.spaces.iter_mut().find(|row| row.space == space) {
-                Some(row) => row.peak_bytes += bytes,
-                None => {
-                    let (file_bytes, lower_bound_bytes) = (0, None);
-                    report.spaces.push(SpaceRow { space, peak_bytes: bytes, file_bytes, lower_bound_bytes });
-                }
+            if let Some(row) = report.spaces.iter_mut().find(|row| row.space == space) {
+                row.peak_bytes += bytes;
+            } else {
+                let (file_bytes, lower_bound_bytes) = (0, None);
+                report.spaces.push(SpaceRow { space, peak_bytes: bytes, file_bytes, lower_bound_bytes });
             }
         }
         report

@@ -66,7 +66,10 @@ fn several_memory_ids_in_one_space_become_one_plan() {
 fn control_flow_is_not_planned_anew_and_says_so() {
     let error = with_plan(&sample("cases/h11_cond_and_map.pte"), Replan::Best).load("forward").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Plan);
-    assert!(error.to_string().contains("forward: its memory cannot be planned anew: it has jumps"), "{error}");
+    assert!(
+        error.to_string().contains("forward: its memory cannot be planned anew: it has jumps"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -121,6 +121,7 @@ pub(super) fn gelu_tanh(x: f32) -> f32 {
 
 #[cfg(test)]
 #[expect(clippy::cast_possible_truncation, reason = "rounds once")]
+#[expect(clippy::float_cmp, reason = "limits are exact")]
 mod tests {
     use super::*;
 
