@@ -3,7 +3,7 @@
 //! `ARENITE_CUDA_PROGRAMS=FOLDER cargo bench --features cuda --bench cuda` prints one line per program: load,
 //! first run, and the median of 2,000 runs with inputs and outputs on the host, eager and as a graph. Answers
 //! are checked by `tests/cuda`.
-#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "a bench")]
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::print_stdout, reason = "a bench")]
 
 #[path = "../tests/all/support/mod.rs"]
 mod support;
