@@ -4,7 +4,7 @@
 //! Three ways to find the gaps: a walk over all placed items by offset (dense programs), the placed
 //! neighbours from an index, sorted (sparse ones), and forbidden ranges (idle gaps and wishes).
 
-use super::instance::{Instance, NONE, align_up};
+use super::instance::{Instance, Item, NONE, align_up};
 use super::neighbours::Neighbours;
 
 /// Which gap an item takes.
@@ -29,8 +29,8 @@ impl Crowd {
         let pairs = instance.pair_count();
         let count = instance.len().max(1) as u64;
         let mean = pairs / count;
-        // Sorting a neighbour costs about as much as walking past sixteen strangers.
-        let sparse = !instance.is_general() && mean * 16 < count;
+        // A neighbour that is listed and sorted costs as much as many that a walk passes, and first fit ends early.
+        let sparse = !instance.is_general() && mean * 128 < count;
         let mean = usize::try_from(mean).unwrap_or(usize::MAX);
         Self { pairs, neighbours: sparse.then(|| Neighbours::new(instance, mean)) }
     }
@@ -100,40 +100,79 @@ impl Gaps {
     }
 }
 
-#[derive(Clone, Copy)]
+/// How many placed items a walk looks at in one go.
+const LANES: usize = 16;
+
+/// The placed items by offset; lives apart from bytes, so that strangers are passed many at a time.
+#[derive(Default)]
 struct Placed {
-    offset: u64,
-    end: u64,
-    lower: u32,
-    upper: u32,
+    lower: Vec<i32>,
+    upper: Vec<i32>,
+    bytes: Vec<(u64, u64)>,
+}
+
+/// A step as a signed number in the same order: comparing those many at a time is cheaper.
+const fn signed(step: u32) -> i32 {
+    (step ^ (1 << 31)).cast_signed()
+}
+
+impl Placed {
+    fn push_at(&mut self, at: usize, own: &Item, offset: u64) {
+        self.lower.insert(at, signed(own.lower));
+        self.upper.insert(at, signed(own.upper));
+        self.bytes.insert(at, (offset, offset.saturating_add(own.size)));
+    }
+
+    fn enter(&mut self, own: &Item, offset: u64) {
+        let at = self.bytes.partition_point(|other| other.0 <= offset);
+        self.push_at(at, own, offset);
+    }
+
+    /// Walks up past all that are alive with `own`, until `gaps` has what it wants.
+    fn walk(&self, own: &Item, gaps: &mut Gaps) {
+        let (first, last) = (signed(own.lower), signed(own.upper));
+        let (lower, lower_rest) = self.lower.as_chunks::<LANES>();
+        let (upper, upper_rest) = self.upper.as_chunks::<LANES>();
+        for (at, (lower, upper)) in lower.iter().zip(upper).enumerate() {
+            let mut alive = 0_u32;
+            for lane in 0..LANES {
+                alive |= u32::from((lower[lane] < last) & (first < upper[lane])) << lane;
+            }
+            while alive != 0 {
+                let lane = alive.trailing_zeros() as usize;
+                alive &= alive - 1;
+                let (offset, end) = self.bytes[at * LANES + lane];
+                if gaps.pass(offset, end) {
+                    return;
+                }
+            }
+        }
+        let from = lower.len() * LANES;
+        for (at, (&lower, &upper)) in lower_rest.iter().zip(upper_rest).enumerate() {
+            let (offset, end) = self.bytes[from + at];
+            if lower < last && first < upper && gaps.pass(offset, end) {
+                return;
+            }
+        }
+    }
 }
 
 fn place_walking(instance: &Instance, order: &[u32], fit: Fit, offsets: &mut [u64]) {
-    let mut placed: Vec<Placed> = Vec::with_capacity(instance.len());
-    placed.extend(instance.items.iter().zip(&*offsets).filter(|(_, offset)| **offset != NONE).map(
-        |(own, &offset)| Placed {
-            offset,
-            end: offset.saturating_add(own.size),
-            lower: own.lower,
-            upper: own.upper,
-        },
-    ));
-    placed.sort_unstable_by_key(|other| other.offset);
+    let mut placed = Placed::default();
+    let mut given: Vec<(u64, usize)> = offsets.iter().copied().zip(0..).filter(|(at, _)| *at != NONE).collect();
+    given.sort_unstable();
+    for (at, &(offset, item)) in given.iter().enumerate() {
+        placed.push_at(at, &instance.items[item], offset);
+    }
     for item in pins_first(instance, order) {
-        let own = instance.items[item];
+        let own = &instance.items[item];
         let offset = instance.pin(item).unwrap_or_else(|| {
             let mut gaps = Gaps::new(own.size, instance.align_of(item), fit);
-            for other in &placed {
-                if other.lower < own.upper && own.lower < other.upper && gaps.pass(other.offset, other.end) {
-                    break;
-                }
-            }
+            placed.walk(own, &mut gaps);
             gaps.offset()
         });
         offsets[item] = offset;
-        let end = offset.saturating_add(own.size);
-        let at = placed.partition_point(|other| other.offset <= offset);
-        placed.insert(at, Placed { offset, end, lower: own.lower, upper: own.upper });
+        placed.enter(own, offset);
     }
 }
 

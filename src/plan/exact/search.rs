@@ -41,8 +41,11 @@ pub(crate) enum Rank {
     WidthAreaTotal,
 }
 
+/// How many candidates of a node are picked one by one before the rest is sorted.
+const SELECTED: usize = 3;
+
 #[derive(Clone, Copy)]
-struct Node {
+struct Node<T> {
     /// The part's items in rank order: a range of `items`, placed ones among them.
     items: (usize, usize),
     /// Candidates not tried yet: a range of `candidates`.
@@ -54,6 +57,8 @@ struct Node {
     /// The item being tried had nothing that could lie above it.
     hatless: bool,
     unplaced: usize,
+    /// No section of the part has a larger total.
+    most: T,
     /// Length of `items` when the node was entered.
     items_end: usize,
 }
@@ -67,8 +72,8 @@ struct Split {
 }
 
 #[derive(Clone, Copy)]
-enum Frame {
-    Node(Node),
+enum Frame<T> {
+    Node(Node<T>),
     Split(Split),
 }
 
@@ -86,6 +91,7 @@ struct Entry<T> {
     offset: T,
     position: usize,
     unplaced: usize,
+    most: T,
 }
 
 enum Step<T> {
@@ -126,7 +132,7 @@ pub(crate) struct Search<'n, T> {
     items: Vec<u32>,
     candidates: Vec<(T, u32, u32)>,
     parts: Vec<Part>,
-    frames: Vec<Frame>,
+    frames: Vec<Frame<T>>,
     keyed: Vec<([u128; 3], u32)>,
     next: Option<Step<T>>,
     pub nodes: u64,
@@ -181,7 +187,7 @@ impl<'n, T: Units> Search<'n, T> {
         search.next = Some(match (count, fits) {
             (0, _) => Step::Solved,
             (_, false) => Step::Failed,
-            _ => Step::Enter(Entry { items, sections, offset: T::ZERO, position: 0, unplaced: count }),
+            _ => Step::Enter(Entry { items, sections, offset: T::ZERO, position: 0, unplaced: count, most: T::BIG }),
         });
         search
     }
@@ -255,7 +261,7 @@ impl<'n, T: Units> Search<'n, T> {
         true
     }
 
-    fn pop_node(&mut self, node: Node) {
+    fn pop_node(&mut self, node: Node<T>) {
         self.candidates.truncate(node.candidates.0);
         self.items.truncate(node.items_end);
         self.frames.pop();
@@ -264,7 +270,7 @@ impl<'n, T: Units> Search<'n, T> {
     /// Lists a node's candidates: what may be placed next.
     fn enter(&mut self, entry: Entry<T>) -> Step<T> {
         self.nodes += 1;
-        let Entry { items, sections, offset, position, unplaced } = entry;
+        let Entry { items, sections, offset, position, unplaced, most } = entry;
         if unplaced == 0 {
             return Step::Solved;
         }
@@ -285,14 +291,11 @@ impl<'n, T: Units> Search<'n, T> {
         }
         let mut kept = first;
         for at in first..self.candidates.len() {
-            let (start, position, item) = self.candidates[at];
-            if start < top && !self.is_swapped(item, start) {
-                self.candidates[kept] = (start, position, item);
-                kept += 1;
-            }
+            let candidate = self.candidates[at];
+            self.candidates[kept] = candidate;
+            kept += usize::from(candidate.0 < top);
         }
         self.candidates.truncate(kept);
-        self.candidates[first..].sort_unstable();
         self.frames.push(Frame::Node(Node {
             items,
             candidates: (first, first),
@@ -300,6 +303,7 @@ impl<'n, T: Units> Search<'n, T> {
             placed: self.placed.len(),
             hatless: false,
             unplaced,
+            most,
             items_end,
         }));
         Step::Try
@@ -358,15 +362,20 @@ impl<'n, T: Units> Search<'n, T> {
         let depth = self.frames.len() - 1;
         let Frame::Node(mut node) = self.frames[depth] else { return Step::Failed };
         loop {
+            let mut most = node.most;
             let at = node.candidates.1;
             // A node's candidates end where the array ends: children take theirs off when they leave.
             if at >= self.candidates.len() {
                 self.pop_node(node);
                 return Step::Failed;
             }
+            self.select(node.candidates);
             let (start, position, item) = self.candidates[at];
             node.candidates.1 += 1;
-            let fate = self.place(item as usize, start, node.sections);
+            if self.is_swapped(item, start) {
+                continue;
+            }
+            let fate = self.place(item as usize, start, &mut most, node.sections);
             node.hatless = fate.hatless;
             if fate.fits {
                 self.frames[depth] = Frame::Node(node);
@@ -379,6 +388,7 @@ impl<'n, T: Units> Search<'n, T> {
                     offset: start,
                     position: position as usize,
                     unplaced: node.unplaced - 1,
+                    most,
                 });
             }
             self.undo_to(node.placed);
@@ -389,7 +399,19 @@ impl<'n, T: Units> Search<'n, T> {
         }
     }
 
-    fn place(&mut self, item: usize, start: T, sections: (u32, u32)) -> Fate {
+    /// Brings the next candidate to its place: most nodes try one or two, so the rest is sorted late.
+    fn select(&mut self, (first, next): (usize, usize)) {
+        let rest = &mut self.candidates[next..];
+        if next - first == SELECTED {
+            rest.sort_unstable();
+        } else if next - first < SELECTED {
+            let least = rest.iter().enumerate().min_by_key(|(_, candidate)| **candidate);
+            let at = least.map_or(0, |(at, _)| at);
+            rest.swap(0, at);
+        }
+    }
+
+    fn place(&mut self, item: usize, start: T, most: &mut T, sections: (u32, u32)) -> Fate {
         let net = self.net;
         self.placed.push((u32::try_from(item).unwrap_or(u32::MAX), self.raised.len()));
         self.offset[item] = start;
@@ -425,9 +447,12 @@ impl<'n, T: Units> Search<'n, T> {
             to = to.max(hull.1);
         }
         let room = self.height - start;
-        fits = fits
-            && (from..to).all(|section| self.has_low_start(section as usize))
-            && self.total[sections.0 as usize..sections.1 as usize].iter().all(|&total| total <= room);
+        fits = fits && (from..to).all(|section| self.has_low_start(section as usize));
+        if fits && *most > room {
+            let totals = &self.total[sections.0 as usize..sections.1 as usize];
+            *most = totals.iter().fold(T::ZERO, |most, &total| if total > most { total } else { most });
+            fits = *most <= room;
+        }
         Fate { fits, hatless, splits }
     }
 
@@ -468,7 +493,7 @@ impl<'n, T: Units> Search<'n, T> {
     }
 
     /// Cuts the node's part where nothing unplaced crosses any more.
-    fn split(&mut self, node: Node, item: usize) -> Step<T> {
+    fn split(&mut self, node: Node<T>, item: usize) -> Step<T> {
         let (from, to) = self.net.hull[item];
         let first = self.parts.len();
         let mut start = node.sections.0;
@@ -508,7 +533,7 @@ impl<'n, T: Units> Search<'n, T> {
         split.parts.0 -= 1;
         let Part { items, sections } = self.parts[split.parts.0];
         let unplaced = items.1 - items.0;
-        Step::Enter(Entry { items, sections, offset: T::ZERO, position: 0, unplaced })
+        Step::Enter(Entry { items, sections, offset: T::ZERO, position: 0, unplaced, most: T::BIG })
     }
 
     /// Adds items in the order of the search's rank.
