@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark")]
 
 #[path = "../tests/all/plan_data.rs"]
-#[allow(dead_code, reason = "shared with the tests")]
+#[allow(dead_code, unreachable_pub, reason = "shared with the tests")]
 mod plan_data;
 
 use arenite::plan::{BestFit, Exact, FirstFit, GreedyBySize, Naive, Planner, Portfolio, Problem, verify};

@@ -3,10 +3,16 @@
 //!
 //! Times are processor time of this thread, the least of several runs. What is timed is the call of the
 //! planner, its verification included.
-#![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a table on standard output")]
+#![allow(
+    unreachable_pub,
+    missing_docs,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a table on standard output"
+)]
 
 #[path = "../tests/all/plan_data.rs"]
-#[allow(dead_code, reason = "shared with the tests")]
+#[allow(dead_code, unreachable_pub, reason = "shared with the tests")]
 mod plan_data;
 
 use arenite::plan::{

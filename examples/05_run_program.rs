@@ -48,7 +48,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                 tensor.space()
             );
             if tensor.dtype() == DType::Float32 {
-                let head: Vec<f32> = tensor.read::<f32>()?.iter().take(4).map(|cell| cell.get()).collect();
+                let head: Vec<f32> =
+                    tensor.read::<f32>()?.iter().take(4).map(arenite::tensor::ReadCell::get).collect();
                 println!("  it begins with {head:?}");
             }
         }

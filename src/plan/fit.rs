@@ -129,6 +129,7 @@ impl Placed {
     }
 
     /// Walks up past all that are alive with `own`, until `gaps` has what it wants.
+    #[expect(clippy::needless_bitwise_bool, reason = "no branch, so that lanes become a vector")]
     fn walk(&self, own: &Item, gaps: &mut Gaps) {
         let (first, last) = (signed(own.lower), signed(own.upper));
         let (lower, lower_rest) = self.lower.as_chunks::<LANES>();
@@ -159,7 +160,8 @@ impl Placed {
 
 fn place_walking(instance: &Instance, order: &[u32], fit: Fit, offsets: &mut [u64]) {
     let mut placed = Placed::default();
-    let mut given: Vec<(u64, usize)> = offsets.iter().copied().zip(0..).filter(|(at, _)| *at != NONE).collect();
+    let mut given: Vec<(u64, usize)> =
+        offsets.iter().copied().zip(0..).filter(|(at, _)| *at != NONE).collect();
     given.sort_unstable();
     for (at, &(offset, item)) in given.iter().enumerate() {
         placed.push_at(at, &instance.items[item], offset);

@@ -3,7 +3,13 @@
 //!
 //! `ARENITE_CUDA_PROGRAMS` names a folder of `NAME.pte`, `NAME.ptd` and `NAME.npz`; without it the tests have
 //! the seed program alone, from `tests/data/cuda`.
-#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests that print"
+)]
 
 #[path = "../all/support/mod.rs"]
 mod support;
