@@ -149,7 +149,7 @@ fn scale() {
             "",
             &format!("{:.4}, {}", ratio(&plan), ms(time)),
         );
-        let (time, _) = timed(runs, || verify(&problem, &plan).unwrap());
+        let (time, ()) = timed(runs, || verify(&problem, &plan).unwrap());
         row("10", &format!("sparse {count}, verify"), "150 ms at 10^6", &ms(time));
         let (time, bound) = timed(runs, || arenite::plan::lower_bounds(&problem).unwrap());
         row("10", &format!("sparse {count}, bound {}", bound[0]), "120 ms at 10^6", &ms(time));
@@ -186,7 +186,7 @@ fn packings(seconds: u64) {
 
 fn anytime() {
     let mut late = 0.0_f64;
-    for (problem, _) in perfect().into_iter().rev().step_by(4).map(|known| (known.problem, ())) {
+    for (problem, ()) in perfect().into_iter().rev().step_by(4).map(|known| (known.problem, ())) {
         let mut before = u64::MAX;
         for budget_ms in [0, 1, 3, 10, 30, 100, 300] {
             let from = Instant::now();
