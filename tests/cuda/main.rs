@@ -10,6 +10,11 @@
     clippy::print_stdout,
     reason = "tests that print"
 )]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "several calls on the same valid ranges"
+)]
 
 #[path = "../all/support/mod.rs"]
 mod support;
