@@ -325,6 +325,26 @@ impl Method {
         self.locked(py, exec::Method::reset_state).map_err(|failure| error::exec(py, &failure))
     }
 
+    /// Wants the device work recorded as a graph: two more runs are as always, the next one records, and later
+    /// ones launch the record, for inputs of the same sizes. Inputs and outputs are as always.
+    ///
+    /// Raises:
+    ///     KernelError: where the method cannot be recorded; the message says why.
+    fn capture(&self, py: Python<'_>) -> PyResult<()> {
+        self.locked(py, exec::Method::capture).map_err(|failure| error::exec(py, &failure))
+    }
+
+    /// Whether runs launch a recorded graph.
+    #[getter]
+    fn is_captured(&self, py: Python<'_>) -> bool {
+        self.locked(py, |method| method.is_captured())
+    }
+
+    /// Forgets the recorded graph; runs are as always again.
+    fn discard_graph(&self, py: Python<'_>) {
+        self.locked(py, exec::Method::discard_graph);
+    }
+
     /// Where this method's bytes are.
     fn memory_report(&self, py: Python<'_>) -> MemoryReport {
         MemoryReport::new(self.locked(py, |method| method.memory_report()))

@@ -163,3 +163,12 @@ for attempt in (
     arguments = [sys.executable, "-W", "error", "-c", code, str(case("h07"))]
     run = subprocess.run(arguments, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+
+
+def test_a_host_method_cannot_be_captured_and_says_so(seed_net):
+    method = arenite.load(seed_net.path)
+    with pytest.raises(arenite.Error, match="forward"):
+        method.capture()
+    assert not method.is_captured
+    method.discard_graph()
+    assert len(method.execute(seed_net.inputs())) == 1
