@@ -6,7 +6,7 @@ stored when the programs were exported.
 
 from __future__ import annotations
 
-import gzip
+import zlib
 import pathlib
 import sys
 
@@ -47,7 +47,7 @@ def device() -> None:
     """The same network, exported for CUDA: run where there is a GPU, else refused by name."""
     print("\n== seed_net, exported for CUDA ==")
     program = arenite.Runtime.get().load_program(
-        gzip.decompress((DATA / "cuda" / "seed_net.pte.gz").read_bytes()),
+        zlib.decompress((DATA / "cuda" / "seed_net.pte.z").read_bytes()),
         data_path=DATA / "cuda" / "seed_net.ptd",
     )
     for arena in program.inspect("forward")["methods"]["forward"]["arenas"]:
