@@ -8,6 +8,7 @@ knows of end in one line on standard error and exit code 1.
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -45,13 +46,16 @@ def parser() -> argparse.ArgumentParser:
 def main(words: Sequence[str] | None = None) -> int:
     """Runs one command and gives its exit code."""
     options = parser().parse_args(words)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that lacks a sign gets a question mark, not a traceback.
+        sys.stdout.reconfigure(errors="replace")
     try:
         return VERBS[options.verb].run(options)
     except BrokenPipeError:
         # The reader went away (`arenite inspect … | head`): that is not worth a word.
         sys.stderr.close()
         return 0
-    except (arenite.Error, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - a file or argument can be wrong in any way; one line says how
         print(f"arenite: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
 

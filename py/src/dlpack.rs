@@ -225,6 +225,9 @@ fn foreign(owner: Owner, tensor: *const Described) -> PyResult<Foreign> {
     let (sizes, strides_bytes) = extents(tensor, dtype.size_bytes())?;
     let offset = usize::try_from(tensor.offset_bytes)
         .map_err(|_| PyBufferError::new_err("the DLPack offset does not fit into memory"))?;
+    if tensor.data.is_null() && !sizes.contains(&0) {
+        return Err(PyBufferError::new_err("the tensor has no memory behind its elements"));
+    }
     let address = tensor.data.cast::<u8>().wrapping_add(offset).cast_const();
     Ok(Foreign { owner, address, dtype, sizes, strides_bytes, space })
 }

@@ -16,6 +16,7 @@ use crate::tensor::Tensor;
 use arenite::SpaceId;
 use arenite::exec::{Input, TensorInput};
 use numpy::PyUntypedArray;
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyIterator, PyList, PySequence, PyString, PyTuple};
 
@@ -188,7 +189,13 @@ fn take<'py>(
     }
     if ndarray::is_scalar(&item) && expected.is_tensor(index) {
         // A scalar of NumPy is a tensor without dimensions where a tensor is taken, else a number.
-        return take(item.call_method0("__array__")?, index, expected, torch);
+        let made = item.call_method0("__array__")?;
+        let view = made.cast::<PyUntypedArray>().map(ndarray::view);
+        return match view {
+            Ok(Ok(view)) => Ok(Arg::Array(view, made)),
+            Ok(Err(refused)) => Err(refuse_array(&made, refused, index, expected)),
+            Err(_) => Err(refuse(&item, &type_name(&item), index, expected)),
+        };
     }
     if item.is_none() {
         return Ok(Arg::None);
@@ -210,7 +217,12 @@ fn take<'py>(
         return tensor.get().as_arg(item.py(), &item);
     }
     if ndarray::is_scalar(&item) {
-        return take(item.call_method0("item")?, index, expected, torch);
+        // Some scalars, such as longdouble, have no Python number and give themselves.
+        let number = item.call_method0("item")?;
+        if ndarray::is_scalar(&number) && number.get_type().is(item.get_type()) {
+            return Err(refuse(&item, &type_name(&item), index, expected));
+        }
+        return take(number, index, expected, torch);
     }
     exchange(&item, index, expected, torch)
 }
@@ -225,12 +237,16 @@ fn exchange<'py>(
     let taken = if crate::torch::is_tensor(item) {
         *torch = true;
         crate::torch::take(item)
-    } else if item.hasattr("__dlpack__")? {
+    } else if item.hasattr("__dlpack__").unwrap_or(true) {
         dlpack::take(item)
     } else {
         return Err(refuse(item, &type_name(item), index, expected));
     };
     taken.map(Arg::Foreign).map_err(|reason| {
+        // An interrupt or exit is no word about the input.
+        if !reason.is_instance_of::<PyException>(item.py()) {
+            return reason;
+        }
         let got = format!("{}, which DLPack cannot pass on ({})", type_name(item), reason.value(item.py()));
         let error = refuse(item, &got, index, expected);
         error.set_cause(item.py(), Some(reason));

@@ -172,6 +172,9 @@ impl Method {
         wanted: &Wanted<'_, 'py>,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let made = args.with(|inputs| {
+            if let Wanted::Into(targets) = wanted {
+                targets.check_apart(py, self.plan(), inputs)?;
+            }
             let mut method = self.inner.lock_py_attached(py);
             // From here on what earlier runs lent is stale, also where this one fails.
             let run = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
@@ -181,6 +184,9 @@ impl Method {
                 OneThread(method.execute(inputs))
             });
             let mut outputs = done.take().map_err(|failure| error::exec(py, &failure))?;
+            if let Wanted::Into(targets) = wanted {
+                targets.check_sizes(py, &outputs)?;
+            }
             let made = |index| match wanted {
                 Wanted::Owned { torch } => output::collect(py, &mut outputs, index, *torch),
                 Wanted::Borrowed(own) => self.borrow(own, &mut outputs, (index, run)),

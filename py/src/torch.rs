@@ -10,6 +10,7 @@
 
 use crate::dlpack::{self, Foreign, ManagedVersioned};
 use crate::tensor::Tensor;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict, PyType};
@@ -52,10 +53,13 @@ fn exchange(class: &Bound<'_, PyType>) -> Option<&'static Exchange> {
     (exchange.major == 1).then_some(exchange)
 }
 
-/// Whether `object` is a tensor of PyTorch, or of a subclass.
+/// Whether `object` is a tensor of PyTorch, or of a subclass: by its type, since a mock may claim any class and
+/// its bytes are about to be read as a tensor's.
 pub(crate) fn is_tensor(object: &Bound<'_, PyAny>) -> bool {
-    let py = object.py();
-    torch(py).is_some_and(|torch| object.is_instance(torch.class.bind(py)).unwrap_or(false))
+    torch(object.py()).is_some_and(|torch| {
+        // SAFETY: both are live type objects, and the interpreter is attached.
+        unsafe { ffi::PyType_IsSubtype(object.get_type().as_type_ptr(), torch.class.as_ptr().cast()) != 0 }
+    })
 }
 
 /// The tensor behind a PyTorch object.
@@ -63,6 +67,10 @@ pub(crate) fn is_tensor(object: &Bound<'_, PyAny>) -> bool {
 /// # Errors
 /// What `__dlpack__` raised.
 pub(crate) fn take(object: &Bound<'_, PyAny>) -> PyResult<Foreign> {
+    // A view may say that its numbers are negated or conjugated when read; DLPack has no word for it.
+    if object.call_method0("is_neg")?.is_truthy()? || object.call_method0("is_conj")?.is_truthy()? {
+        return take(&object.call_method0("resolve_conj")?.call_method0("resolve_neg")?);
+    }
     if let Some(foreign) = take_fast(object).filter(|foreign| foreign.space.is_host()) {
         return Ok(foreign);
     }

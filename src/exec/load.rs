@@ -141,8 +141,9 @@ impl Loader {
                 placement
             }
         };
-        let shared = self.shared_state(plan, index)?;
-        let mut planned = Planned::take(program, plan, placement, &self.options, shared)?;
+        let mut planned = Planned::take(program, plan, placement, &self.options)?;
+        // Last, since it stays with the loader.
+        planned.shared = self.shared_state(plan, index)?;
         let tables = fitting.make_tables(index, &kernels, &planned)?;
         planned.initialise(program, plan, &tables)?;
         let temp =

@@ -249,7 +249,6 @@ impl Planned {
         plan: &MethodPlan,
         placement: Placement,
         options: &LoadOptions,
-        shared: Option<Arc<SharedState>>,
     ) -> Result<Self, LoadError> {
         let mut wants: Vec<Want> =
             placement.buffers.iter().map(|&(space, size_bytes)| Want { space, size_bytes }).collect();
@@ -276,7 +275,7 @@ impl Planned {
         let staged_blocks = blocks.split_off(plan.buffers.len());
         let staged = staged_tensors.into_iter().zip(staged_blocks);
         let staged = staged.filter_map(|(tensor, block)| Some((tensor, block?))).collect();
-        Ok(Self { holdings, shared, placement, buffers: blocks, staged })
+        Ok(Self { holdings, shared: None, placement, buffers: blocks, staged })
     }
 
     /// The memory of an unplanned input or output.
