@@ -122,9 +122,12 @@ pub(crate) struct Cuda {
 #[pymethods]
 impl Cuda {
     #[new]
-    #[pyo3(signature = (index=0, limit=None))]
-    fn new(index: u16, limit: Option<usize>) -> Self {
-        Self { index, limit }
+    #[pyo3(signature = (index=0, limit=None, pool=None))]
+    fn new(index: u16, limit: Option<usize>, pool: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        match pool {
+            None => Ok(Self { index, limit }),
+            Some(_) => Err(PyValueError::new_err("pool: allocators of other libraries cannot be used yet")),
+        }
     }
 
     /// Its name in plans: ``cuda:0``.
