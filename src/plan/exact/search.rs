@@ -48,8 +48,13 @@ const SELECTED: usize = 3;
 struct Node<T> {
     /// The part's items in rank order: a range of `items`, placed ones among them.
     items: (usize, usize),
-    /// Candidates not tried yet: a range of `candidates`.
-    candidates: (usize, usize),
+    /// The candidate tried first: its start and its place in `items`.
+    first: (T, u32),
+    /// No candidate starts as high as this.
+    top: T,
+    /// The other candidates, from the second try on: where they begin in `candidates`, and the next.
+    rest: Option<(usize, usize)>,
+    tried: bool,
     /// The part's sections.
     sections: (u32, u32),
     /// Length of the placement stack when the node was entered.
@@ -130,7 +135,7 @@ pub(crate) struct Search<'n, T> {
     raised: Vec<(u32, T)>,
     placed: Vec<(u32, usize)>,
     items: Vec<u32>,
-    candidates: Vec<(T, u32, u32)>,
+    candidates: Vec<(T, u32)>,
     parts: Vec<Part>,
     frames: Vec<Frame<T>>,
     keyed: Vec<([u128; 3], u32)>,
@@ -269,7 +274,9 @@ impl<'n, T: Units> Search<'n, T> {
     }
 
     fn pop_node(&mut self, node: Node<T>) {
-        self.candidates.truncate(node.candidates.0);
+        if let Some((from, _)) = node.rest {
+            self.candidates.truncate(from);
+        }
         self.items.truncate(node.items_end);
         self.frames.pop();
     }
@@ -283,29 +290,30 @@ impl<'n, T: Units> Search<'n, T> {
         }
         let items_end = self.items.len();
         let (items, position) = self.compact(items, position, unplaced);
-        let first = self.candidates.len();
-        let mut top = T::BIG;
-        let list = &self.items[items.0..items.1];
-        for (at, &item) in list.iter().enumerate() {
+        let (mut top, mut first) = (T::BIG, (T::BIG, 0));
+        for (at, &item) in self.items[items.0..items.1].iter().enumerate() {
             let start = self.lowest[item as usize];
             if start == T::BIG {
                 continue;
             }
             top = top.min(start + self.net.size[item as usize]);
-            if start < top && (start > offset || (start == offset && at >= position)) {
-                self.candidates.push((start, u32::try_from(at).unwrap_or(u32::MAX), item));
+            if start < first.0 && (start > offset || (start == offset && at >= position)) {
+                first = (start, u32::try_from(at).unwrap_or(u32::MAX));
             }
         }
-        let mut kept = first;
-        for at in first..self.candidates.len() {
-            let candidate = self.candidates[at];
-            self.candidates[kept] = candidate;
-            kept += usize::from(candidate.0 < top);
+        if first.0 >= top {
+            self.items.truncate(items_end);
+            return Step::Failed;
         }
-        self.candidates.truncate(kept);
+        // Where most nodes fail, most try several candidates.
+        let eager = self.failures * 4 > self.nodes;
+        let rest = eager.then(|| self.gather(items, first, top));
         self.frames.push(Frame::Node(Node {
             items,
-            candidates: (first, first),
+            first,
+            top,
+            rest,
+            tried: false,
             sections,
             placed: self.placed.len(),
             hatless: false,
@@ -370,15 +378,11 @@ impl<'n, T: Units> Search<'n, T> {
         let Frame::Node(mut node) = self.frames[depth] else { return Step::Failed };
         loop {
             let mut most = node.most;
-            let at = node.candidates.1;
-            // A node's candidates end where the array ends: children take theirs off when they leave.
-            if at >= self.candidates.len() {
+            let Some((start, position)) = self.next_candidate(&mut node) else {
                 self.pop_node(node);
                 return Step::Failed;
-            }
-            self.select(node.candidates);
-            let (start, position, item) = self.candidates[at];
-            node.candidates.1 += 1;
+            };
+            let item = self.items[node.items.0 + position as usize];
             if self.is_swapped(item, start) {
                 continue;
             }
@@ -406,16 +410,38 @@ impl<'n, T: Units> Search<'n, T> {
         }
     }
 
-    /// Brings the next candidate to its place: most nodes try one or two, so the rest is sorted late.
-    fn select(&mut self, (first, next): (usize, usize)) {
+    /// The candidates in order: the lowest start first, then by rank. Most nodes try one or two, so the
+    /// others are gathered at the second try and sorted late.
+    fn next_candidate(&mut self, node: &mut Node<T>) -> Option<(T, u32)> {
+        if !node.tried {
+            node.tried = true;
+            return Some(node.first);
+        }
+        let (from, next) = node.rest.unwrap_or_else(|| self.gather(node.items, node.first, node.top));
+        node.rest = Some((from, next + 1));
         let rest = &mut self.candidates[next..];
-        if next - first == SELECTED {
+        if next - from == SELECTED {
             rest.sort_unstable();
-        } else if next - first < SELECTED {
+        } else if next - from < SELECTED {
             let least = rest.iter().enumerate().min_by_key(|(_, candidate)| **candidate);
             let at = least.map_or(0, |(at, _)| at);
-            rest.swap(0, at);
+            if at > 0 {
+                rest.swap(0, at);
+            }
         }
+        self.candidates.get(next).copied()
+    }
+
+    /// Adds the candidates after the first.
+    fn gather(&mut self, items: (usize, usize), first: (T, u32), top: T) -> (usize, usize) {
+        let from = self.candidates.len();
+        for (at, &item) in self.items[items.0..items.1].iter().enumerate() {
+            let candidate = (self.lowest[item as usize], u32::try_from(at).unwrap_or(u32::MAX));
+            if candidate.0 < top && candidate > first {
+                self.candidates.push(candidate);
+            }
+        }
+        (from, from)
     }
 
     fn place(&mut self, item: usize, start: T, most: &mut T, sections: (u32, u32)) -> Fate {
