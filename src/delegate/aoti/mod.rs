@@ -15,10 +15,12 @@ mod handle;
 mod library;
 mod load;
 mod loaded;
+mod operands;
 mod payload;
 mod platform;
 mod run;
 mod shims;
+mod unwind;
 mod weights;
 mod working;
 
