@@ -62,14 +62,16 @@ pub enum LoadError {
     #[error("{method}: instruction {instruction} calls {operator} with {got}, expected {expected}")]
     Arguments { method: String, instruction: usize, operator: String, expected: String, got: String },
     #[error(
-        "{method}: instruction {instruction} calls {operator}, which runs on the host, with argument {argument} in {space}. \
-         Export it for that space, or remap {space} to host"
+        "{method}: instruction {instruction} calls {operator}, which runs on the host, with argument {argument} in {space} \
+         (arena {buffer}, {size_bytes} bytes). Export it for that space, or remap {space} to host"
     )]
     HostKernelOnDevice {
         method: String,
         instruction: usize,
         operator: String,
         argument: usize,
+        buffer: usize,
+        size_bytes: usize,
         space: SpaceId,
     },
     #[error(

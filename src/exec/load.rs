@@ -330,16 +330,18 @@ impl Fitting<'_> {
             let mut found = None;
             for_each_tensor(self.plan, id, |tensor, _| {
                 if let Storage::Planned { buffer, .. } = self.plan.tensors[tensor].storage {
-                    found = found.or(Some(spaces[buffer as usize]).filter(|space| !space.is_host()));
+                    found = found.or(Some(buffer as usize).filter(|&buffer| !spaces[buffer].is_host()));
                 }
             });
-            if let Some(space) = found {
+            if let Some(buffer) = found {
                 return Err(LoadError::HostKernelOnDevice {
                     method: self.method(),
                     instruction,
                     operator: kernel.name.into(),
                     argument,
-                    space,
+                    buffer,
+                    size_bytes: self.plan.buffers[buffer].size_bytes,
+                    space: spaces[buffer],
                 });
             }
         }
