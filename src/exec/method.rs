@@ -144,8 +144,9 @@ impl Method {
     /// # fn f(mut method: arenite::exec::Method) -> Result<(), Box<dyn std::error::Error>> {
     /// use arenite::exec::{Input, Output, TensorInput};
     /// let (x, mut strides) = ([1.0_f32; 64], [0; 2]);
-    /// let input = TensorInput::row_major(&x, &[4, 16], &mut strides).unwrap();
-    /// let outputs = method.execute(&[Input::Tensor(input)])?;
+    /// let input = Input::Tensor(TensorInput::row_major(&x, &[4, 16], &mut strides).unwrap());
+    /// let inputs = [input];
+    /// let outputs = method.execute(&inputs)?;
     /// if let Output::Tensor(y) = outputs.get(0) {
     ///     println!("{:?}", y.sizes());
     /// }
