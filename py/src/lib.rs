@@ -35,9 +35,6 @@ use pyo3::types::PyMapping;
 /// Runs ExecuTorch programs out of arenas. Import `arenite`, not this module.
 #[pymodule(gil_used = false)]
 fn _arenite(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    // NumPy's functions are looked up now: the first look-up must not happen inside a run, where a collector may
-    // call back.
-    numpy::dtype::<f32>(module.py());
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     error::register(module)?;
     module.add_class::<runtime::Runtime>()?;

@@ -143,6 +143,9 @@ impl Program {
         arenas: Option<&Bound<'py, PyAny>>,
         replan: Option<&str>,
     ) -> PyResult<Bound<'py, Method>> {
+        // NumPy's functions are looked up now: the first look-up must not happen inside a run, where a collector may
+        // call back. Importing arenite alone does not import NumPy.
+        numpy::dtype::<f32>(py);
         let handle = arenas::handle_of(arenas)?;
         let replan = match replan {
             None => Replan::File,
