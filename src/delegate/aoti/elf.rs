@@ -65,6 +65,7 @@ struct Symbol {
     binding: u8,
     section: u16,
     value: u64,
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "kernel images are a device's matter"))]
     size: u64,
 }
 
@@ -297,6 +298,7 @@ impl Object {
     }
 
     /// The names of defined symbols with the file bytes from their address on.
+    #[cfg(feature = "cuda")]
     pub(crate) fn defined(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.symbols.iter().filter(|symbol| symbol.section != 0 && symbol.section != SHN_ABS).filter_map(
             |symbol| {

@@ -10,6 +10,7 @@
 
 mod container;
 mod elf;
+#[cfg(feature = "cuda")]
 mod fatbin;
 mod handle;
 mod library;

@@ -71,6 +71,7 @@ impl Platform {
     }
 
     /// Makes the platform current on this thread until the result is dropped.
+    #[cfg_attr(not(feature = "cuda"), expect(clippy::unnecessary_wraps, reason = "a device may refuse"))]
     pub(super) fn enter(self) -> Result<Entered, DelegateError> {
         match self {
             Self::Host => Ok(Entered::Host),
@@ -83,6 +84,7 @@ impl Platform {
     }
 
     /// The address of a function of the platform that compiled code calls.
+    #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "the host has nothing to look at"))]
     pub(super) fn resolve(self, name: &str) -> Option<u64> {
         match self {
             Self::Host => None,
@@ -92,6 +94,8 @@ impl Platform {
     }
 
     /// Refuses code that was compiled for other GPUs only.
+    #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "the host has nothing to look at"))]
+    #[cfg_attr(not(feature = "cuda"), expect(clippy::unnecessary_wraps, reason = "a device may refuse"))]
     pub(super) fn check(self, object: &Object) -> Result<(), DelegateError> {
         match self {
             Self::Host => Ok(()),
