@@ -22,6 +22,7 @@ pub(crate) type DevicePtr = sys::CUdeviceptr;
 macro_rules! driver {
     ($( $(#[$note:meta])* $field:ident = $symbol:literal ($($arg:ty),* $(,)?); )*) => {
         /// The driver's functions.
+        #[cfg_attr(not(feature = "exec"), expect(dead_code, reason = "delegates use the rest"))]
         pub(crate) struct Driver {
             library: libloading::Library,
             $( $(#[$note])* pub(crate) $field: unsafe extern "C" fn($($arg),*) -> c_uint, )*
