@@ -192,7 +192,14 @@ impl<'n, T: Units> Search<'n, T> {
         search.next = Some(match (count, fits) {
             (0, _) => Step::Solved,
             (_, false) => Step::Failed,
-            _ => Step::Enter(Entry { items, sections, offset: T::ZERO, position: 0, unplaced: count, most: T::BIG }),
+            _ => Step::Enter(Entry {
+                items,
+                sections,
+                offset: T::ZERO,
+                position: 0,
+                unplaced: count,
+                most: T::BIG,
+            }),
         });
         search
     }
