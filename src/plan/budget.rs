@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Budget {
-    /// The most search nodes; a node takes a few microseconds.
+    /// The most search nodes; a node takes a few microseconds. One of a part of n buffers counts 1 + n/512.
     pub nodes_max: u64,
     /// The longest time, counted from the call.
     pub time_max: Option<Duration>,

@@ -128,6 +128,18 @@ impl Placed {
         self.push_at(at, own, offset);
     }
 
+    /// Places one more item.
+    fn fit(&mut self, instance: &Instance, item: usize, fit: Fit) -> u64 {
+        let own = &instance.items[item];
+        let offset = instance.pin(item).unwrap_or_else(|| {
+            let mut gaps = Gaps::new(own.size, instance.align_of(item), fit);
+            self.walk(own, &mut gaps);
+            gaps.offset()
+        });
+        self.enter(own, offset);
+        offset
+    }
+
     /// Walks up past all that are alive with `own`, until `gaps` has what it wants.
     #[expect(clippy::needless_bitwise_bool, reason = "no branch, so that lanes become a vector")]
     fn walk(&self, own: &Item, gaps: &mut Gaps) {
@@ -167,14 +179,7 @@ fn place_walking(instance: &Instance, order: &[u32], fit: Fit, offsets: &mut [u6
         placed.push_at(at, &instance.items[item], offset);
     }
     for item in pins_first(instance, order) {
-        let own = &instance.items[item];
-        let offset = instance.pin(item).unwrap_or_else(|| {
-            let mut gaps = Gaps::new(own.size, instance.align_of(item), fit);
-            placed.walk(own, &mut gaps);
-            gaps.offset()
-        });
-        offsets[item] = offset;
-        placed.enter(own, offset);
+        offsets[item] = placed.fit(instance, item, fit);
     }
 }
 
@@ -243,6 +248,8 @@ fn forbid(instance: &Instance, item: usize, other: usize, offset: u64, out: &mut
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     Size,
+    /// Size in tiers of a factor of eight: the first by size, the others in order of start.
+    Tier,
     Life,
     Area,
     Start,
@@ -250,18 +257,29 @@ pub(crate) enum Key {
 
 /// The items in the order of a key. Items are numbered by start already.
 pub(crate) fn order_by(instance: &Instance, key: Key) -> Vec<u32> {
-    let count = u32::try_from(instance.len()).unwrap_or(u32::MAX);
-    let mut order: Vec<u32> = (0..count).collect();
+    let mut order: Vec<u32> = (0..u32::try_from(instance.len()).unwrap_or(u32::MAX)).collect();
+    sort_by(instance, key, &mut order);
+    order
+}
+
+/// Sorts items, given by start, in the order of a key.
+pub(crate) fn sort_by(instance: &Instance, key: Key, order: &mut [u32]) {
     let life =
         |item: u32| u64::from(instance.items[item as usize].upper - instance.items[item as usize].lower);
     let size = |item: u32| instance.items[item as usize].size;
     match key {
         Key::Start => {}
         Key::Size => order.sort_by_key(|&item| core::cmp::Reverse(size(item))),
+        Key::Tier => {
+            let most = instance.items.iter().map(|item| item.size).max().unwrap_or(1);
+            order.sort_by_key(|&item| match (most / size(item)).ilog2() / 3 {
+                0 => (0, core::cmp::Reverse(size(item))),
+                tier => (tier, core::cmp::Reverse(0)),
+            });
+        }
         Key::Life => order.sort_by_key(|&item| core::cmp::Reverse((life(item), size(item)))),
         Key::Area => {
             order.sort_by_key(|&item| core::cmp::Reverse(u128::from(life(item)) * u128::from(size(item))));
         }
     }
-    order
 }

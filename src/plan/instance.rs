@@ -122,14 +122,32 @@ impl Instance {
 
     /// The items that overlap in time, counted once a pair.
     pub(crate) fn pair_count(&self) -> u64 {
-        let mut ends: Vec<u32> = self.items.iter().map(|item| item.upper).collect();
-        if !ends.is_sorted() {
-            ends.sort_unstable();
+        let Some(first) = self.items.first().map(|item| item.lower) else { return 0 };
+        let last = self.items.iter().map(|item| item.upper).max().unwrap_or(first);
+        let steps = (last - first) as usize;
+        // Where steps are dense, ends are counted; else sorted.
+        let dense = steps <= 4 * self.items.len() + 1024;
+        let mut ends = vec![0_u32; if dense { steps + 1 } else { 0 }];
+        let mut sorted: Vec<u32> = Vec::new();
+        if dense {
+            for item in &self.items {
+                ends[(item.upper - first) as usize] += 1;
+            }
+        } else {
+            sorted.extend(self.items.iter().map(|item| item.upper));
+            sorted.sort_unstable();
         }
-        let (mut ended, mut pairs) = (0, 0);
+        let (mut ended, mut step, mut pairs) = (0_usize, 0, 0);
         for (started, item) in self.items.iter().enumerate() {
-            while ended < ends.len() && ends[ended] <= item.lower {
-                ended += 1;
+            if dense {
+                while step <= (item.lower - first) as usize {
+                    ended += ends[step] as usize;
+                    step += 1;
+                }
+            } else {
+                while ended < sorted.len() && sorted[ended] <= item.lower {
+                    ended += 1;
+                }
             }
             pairs += (started - ended) as u64;
         }

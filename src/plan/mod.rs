@@ -18,6 +18,7 @@
 //! |---|---|
 //! | [`Naive`] | shares nothing |
 //! | [`FirstFit`], [`BestFit`] | in order of start, as a dynamic allocator |
+//! | [`Tiered`] | in order of start, the large before the small: for very long programs |
 //! | [`GreedyBySize`] | the largest first, into the lowest gap |
 //! | [`Portfolio`] | the best of several orders, and a dive: the fast mode |
 //! | [`Exact`] | searches within a [`Budget`], proves optimality or says how far it is |
@@ -54,5 +55,5 @@ pub use replan::{Replanned, replan};
 pub use result::{Plan, SpaceReport, Status};
 pub use solve::lower_bounds;
 pub use spec::{Alias, BufferSpec, IdleGap, Lifespan, Problem, SpaceSpec};
-pub use strategies::{BestFit, Exact, FirstFit, GreedyBySize, Naive, OnImproved, Planner, Portfolio};
+pub use strategies::{BestFit, Exact, FirstFit, GreedyBySize, Naive, OnImproved, Planner, Portfolio, Tiered};
 pub use verify::verify;

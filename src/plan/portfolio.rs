@@ -11,7 +11,7 @@ use super::stream::place_streaming;
 const PAIRS_FEW: u64 = 2_000_000;
 
 /// Whether items can be placed in order of start without asking about neighbours.
-pub(crate) fn can_stream(instance: &Instance) -> bool {
+fn can_stream(instance: &Instance) -> bool {
     instance.pins.is_empty() && !instance.is_general()
 }
 
@@ -22,6 +22,9 @@ pub(crate) fn by_start(instance: &Instance, fit: Fit) -> Vec<u64> {
     }
     place(instance, &Crowd::new(instance), &order_by(instance, Key::Start), fit)
 }
+
+/// The most items for a dive: its time grows with their square.
+const DIVE_ITEMS_MAX: usize = 2048;
 
 fn by_size(instance: &Instance, crowd: &Crowd, bound: u64) -> Best {
     let offsets = place(instance, crowd, &order_by(instance, Key::Size), Fit::First);
@@ -59,9 +62,12 @@ fn improve_cheaply(instance: &Instance, crowd: &Crowd, best: &mut Best) {
 pub(crate) fn fast(instance: &Instance, bound: u64) -> Best {
     let crowd = Crowd::new(instance);
     let mut best = by_size(instance, &crowd, bound);
-    if best.peak > bound && best.peak < NONE && crowd.pairs <= PAIRS_FEW {
+    if best.peak > bound && best.peak < NONE && crowd.pairs <= PAIRS_FEW && instance.len() <= DIVE_ITEMS_MAX {
         // One order, hardly more nodes than items: what the first descent finds.
-        let mut clock = Clock::new(&Budget::nodes(instance.len() as u64 + 32), None);
+        let mut clock = Clock::new(
+            &Budget::nodes((instance.len() as u64 + 32) * (1 + instance.len() as u64 / 512)),
+            None,
+        );
         improve(instance, &mut best, 0, &mut clock, &mut |_| {});
         // What a dive says about the bound is left to the search: this mode promises no proof.
         best.bound = bound;

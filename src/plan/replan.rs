@@ -1,11 +1,11 @@
 #![forbid(unsafe_code)]
 //! Mending a plan after a change: what still fits stays, the rest is placed around it.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use super::error::PlanError;
 use super::exact::Best;
-use super::fit::{Crowd, Fit, Key, order_by, place_around};
+use super::fit::{Crowd, Fit, Key, place_around, sort_by};
 use super::instance::{Instance, NONE};
 use super::portfolio::fast;
 use super::solve::solve_with;
@@ -51,7 +51,7 @@ pub fn replan(problem: &Problem, old: &Plan, slack_percent: u64) -> Result<Repla
             before.filter(|space| spec.permitted_spaces().contains(space)).unwrap_or(spec.space)
         })
         .collect();
-    let taken: std::collections::BTreeSet<u32> = old.shared.iter().map(|&(buffer, _)| buffer).collect();
+    let taken: BTreeSet<u32> = old.shared.iter().map(|&(buffer, _)| buffer).collect();
     let plan = solve_with(problem, &spaces, |buffer| taken.contains(&buffer), &mut |instance, bound| {
         mend(instance, bound, old, slack_percent)
     })?;
@@ -64,10 +64,12 @@ pub fn replan(problem: &Problem, old: &Plan, slack_percent: u64) -> Result<Repla
 
 fn mend(instance: &Instance, bound: u64, old: &Plan, slack_percent: u64) -> Best {
     let mut offsets = keep(instance, old);
-    let crowd = Crowd::new(instance);
-    let mut order = order_by(instance, Key::Size);
-    order.retain(|&item| offsets[item as usize] == NONE);
-    place_around(instance, &crowd, &order, Fit::First, &mut offsets);
+    let homeless = offsets.iter().zip(0..).filter(|(offset, _)| **offset == NONE);
+    let mut order: Vec<u32> = homeless.map(|(_, item)| item).collect();
+    if !order.is_empty() {
+        sort_by(instance, Key::Size, &mut order);
+        place_around(instance, &Crowd::new(instance), &order, Fit::First, &mut offsets);
+    }
     let peak = instance.peak_saturating(&offsets);
     let limit = u128::from(bound) * u128::from(slack_percent.saturating_add(100)) / 100;
     let mended = Best { offsets, peak, bound };
@@ -88,41 +90,36 @@ fn keep(instance: &Instance, old: &Plan) -> Vec<u64> {
     };
     let mut offsets: Vec<u64> =
         (0..instance.len()).map(|item| instance.pin(item).or_else(|| wished(item)).unwrap_or(NONE)).collect();
-    let mut by_end: Vec<(u32, u32)> =
-        instance.items.iter().zip(0..).map(|(own, item)| (own.upper, item)).collect();
-    by_end.sort_unstable();
-    let mut live: BTreeMap<u64, u32> = BTreeMap::new();
-    let mut ended = 0;
+    // What lies where, by offset, disjoint; a range stays after its life until a later one covers it.
+    let mut shelf: Vec<(u64, u64, u32)> = Vec::new();
+    let mut covered: Vec<u32> = Vec::new();
     for item in 0..instance.len() {
-        let own = instance.items[item];
-        while by_end[ended].0 <= own.lower {
-            let gone = by_end[ended].1;
-            if live.get(&offsets[gone as usize]) == Some(&gone) {
-                live.remove(&offsets[gone as usize]);
-            }
-            ended += 1;
-        }
-        let offset = offsets[item];
+        let (own, offset) = (instance.items[item], offsets[item]);
         if offset == NONE {
             continue;
         }
-        // Below `offset + size` the live ones are disjoint: walk down while they reach into this one.
-        while let Some((&at, &other)) = live.range(..offset + own.size).next_back() {
-            let theirs = instance.items[other as usize].size;
-            if at + theirs <= offset {
-                break;
-            }
-            let stays = instance.pin(other as usize).is_some()
-                || (instance.pin(item).is_none() && theirs >= own.size);
-            if stays {
-                offsets[item] = NONE;
-                break;
-            }
-            live.remove(&at);
+        let from = shelf.partition_point(|range| range.1 <= offset);
+        let count = shelf[from..].iter().take_while(|range| range.0 < offset + own.size).count();
+        covered.clear();
+        covered.extend(shelf[from..from + count].iter().map(|range| range.2));
+        let alive = |&other: &u32| instance.items[other as usize].upper > own.lower;
+        let pinned = instance.pin(item).is_some();
+        let stays = |&other: &u32| {
+            instance.pin(other as usize).is_some()
+                || (!pinned && instance.items[other as usize].size >= own.size)
+        };
+        if covered.iter().any(|other| alive(other) && stays(other)) {
+            offsets[item] = NONE;
+            continue;
+        }
+        for &other in covered.iter().filter(|other| alive(other)) {
             offsets[other as usize] = NONE;
         }
-        if offsets[item] != NONE {
-            live.insert(offset, u32::try_from(item).unwrap_or(u32::MAX));
+        let range = (offset, offset + own.size, u32::try_from(item).unwrap_or(u32::MAX));
+        if count == 1 {
+            shelf[from] = range;
+        } else {
+            shelf.splice(from..from + count, [range]);
         }
     }
     offsets

@@ -79,6 +79,21 @@ impl Planner for BestFit {
     }
 }
 
+/// The largest by size, then the others in order of start, in tiers of a factor of eight in size.
+///
+/// Nearly as tight as [`GreedyBySize`], and friendlier to caches on very long programs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tiered;
+
+impl Planner for Tiered {
+    fn plan(&self, problem: &Problem) -> Result<Plan, PlanError> {
+        solve(problem, &mut |instance, bound| {
+            let offsets = place(instance, &Crowd::new(instance), &order_by(instance, Key::Tier), Fit::First);
+            with_peak(instance, offsets, bound)
+        })
+    }
+}
+
 /// The largest buffer first, each into the lowest gap.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GreedyBySize;

@@ -2,9 +2,9 @@
 //! Checks a plan against its problem. Shares no code with what makes plans.
 //!
 //! ```text
-//! for each buffer in order of start:     only the neighbours by offset among the live ones
-//!   drop what has ended                  can touch it, so a look below and above is enough
-//!   look below, look above, enter it
+//! for each buffer in order of start:     what it covers must have ended before it starts;
+//!   look at what lies on its bytes       what it does not cover cannot touch it
+//!   put it there instead
 //! ```
 
 use std::collections::BTreeMap;
@@ -215,49 +215,70 @@ fn join(leader: &mut [usize], a: usize, b: usize) {
     leader[a.max(b)] = a.min(b);
 }
 
-/// The live rectangles by offset, in runs short enough to shift.
+/// What lies where: disjoint byte ranges by offset, in runs short enough to shift. A range stays after its
+/// life until a later one covers it.
 #[derive(Default)]
-struct Live {
-    runs: Vec<Vec<(u64, u32)>>,
+struct Shelf {
+    runs: Vec<Vec<Range>>,
 }
 
-const RUN_LEN_MAX: usize = 256;
+#[derive(Clone, Copy)]
+struct Range {
+    offset: u64,
+    end: u64,
+    last: u64,
+    rect: usize,
+}
 
-impl Live {
-    /// The run and place of the first entry at or above an offset.
-    fn seek(&self, offset: u64) -> (usize, usize) {
-        let run = self.runs.partition_point(|run| run.last().is_some_and(|last| last.0 < offset));
-        let at = self.runs.get(run).map_or(0, |run| run.partition_point(|entry| entry.0 < offset));
-        (run, at)
-    }
+const RUN_LEN_MAX: usize = 128;
 
-    /// Enters a rectangle; gives its neighbours below and above.
-    fn enter(&mut self, offset: u64, rect: u32) -> [Option<u32>; 2] {
-        let (run, at) = self.seek(offset);
-        let above = self.runs.get(run).map(|run| run[at].1);
-        let below = match at {
-            0 => run.checked_sub(1).and_then(|run| self.runs[run].last()).map(|entry| entry.1),
-            _ => Some(self.runs[run][at - 1].1),
-        };
-        match (self.runs.is_empty(), run == self.runs.len()) {
-            (true, _) => self.runs.push(vec![(offset, rect)]),
-            (false, true) => self.runs[run - 1].push((offset, rect)),
-            (false, false) => self.runs[run].insert(at, (offset, rect)),
+impl Shelf {
+    /// Puts a range there from step `first` on. What it covers must have ended: else gives that one.
+    fn put(&mut self, range: Range, first: u64) -> Option<usize> {
+        let mut run =
+            self.runs.partition_point(|run| run.last().is_some_and(|last| last.end <= range.offset));
+        if run == self.runs.len() {
+            match self.runs.last_mut() {
+                Some(last) if last.len() < RUN_LEN_MAX => last.push(range),
+                _ => self.runs.push(vec![range]),
+            }
+            return None;
         }
-        let run = run.min(self.runs.len() - 1);
-        if self.runs[run].len() > RUN_LEN_MAX {
-            let upper = self.runs[run].split_off(RUN_LEN_MAX / 2);
-            self.runs.insert(run + 1, upper);
+        let at = self.runs[run].partition_point(|other| other.end <= range.offset);
+        let mut placed = false;
+        // Everything from here on ends above the range's start: it is covered until one begins at its end.
+        while let Some(here) = self.runs.get_mut(run) {
+            let from = if placed { 0 } else { at };
+            let covered = here[from..].iter().take_while(|other| other.offset < range.end);
+            let (mut count, mut alive) = (0, None);
+            for other in covered {
+                count += 1;
+                alive = alive.or((other.last > first).then_some(other.rect));
+            }
+            if alive.is_some() {
+                return alive;
+            }
+            let to_the_end = from + count == here.len();
+            match (placed, count) {
+                (false, 1) => here[from] = range,
+                (false, _) => drop(here.splice(from..from + count, [range])),
+                (true, _) => drop(here.drain(..count)),
+            }
+            if here.is_empty() {
+                self.runs.remove(run);
+            } else if here.len() > RUN_LEN_MAX {
+                let upper = here.split_off(RUN_LEN_MAX / 2);
+                self.runs.insert(run + 1, upper);
+                run += 2;
+            } else {
+                run += 1;
+            }
+            placed = true;
+            if !to_the_end {
+                break;
+            }
         }
-        [below, above]
-    }
-
-    fn leave(&mut self, offset: u64) {
-        let (run, at) = self.seek(offset);
-        self.runs[run].remove(at);
-        if self.runs[run].is_empty() {
-            self.runs.remove(run);
-        }
+        None
     }
 }
 
@@ -265,24 +286,18 @@ fn sweep(mut rects: Vec<Rect>) -> Result<(), Violation> {
     if !rects.is_sorted_by_key(|rect| rect.first) {
         rects.sort_by_key(|rect| rect.first);
     }
-    let mut by_end: Vec<(u64, u32)> = Vec::with_capacity(rects.len());
-    by_end.extend(rects.iter().zip(0..).map(|(rect, at)| (rect.last, at)));
-    by_end.sort_unstable();
-    let mut live = Live::default();
-    let mut ended = 0;
-    for (rect, at) in rects.iter().zip(0..) {
-        while by_end[ended].0 <= rect.first {
-            live.leave(rects[by_end[ended].1 as usize].offset);
-            ended += 1;
-        }
-        for near in live.enter(rect.offset, at).into_iter().flatten() {
-            let near = &rects[near as usize];
-            let bytes = near.offset.max(rect.offset)..near.end.min(rect.end);
-            if !bytes.is_empty() {
-                let (a, b) = (near.buffer.min(rect.buffer), near.buffer.max(rect.buffer));
-                let steps = near.first.max(rect.first)..near.last.min(rect.last);
-                return Err(Violation::Conflict { a, b, space: rect.space, bytes, steps });
-            }
+    let mut shelf = Shelf::default();
+    for (at, rect) in rects.iter().enumerate() {
+        let range = Range { offset: rect.offset, end: rect.end, last: rect.last, rect: at };
+        if let Some(other) = shelf.put(range, rect.first) {
+            let other = &rects[other];
+            return Err(Violation::Conflict {
+                a: other.buffer.min(rect.buffer),
+                b: other.buffer.max(rect.buffer),
+                space: rect.space,
+                bytes: other.offset.max(rect.offset)..other.end.min(rect.end),
+                steps: rect.first..other.last.min(rect.last),
+            });
         }
     }
     Ok(())

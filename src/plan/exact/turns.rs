@@ -43,7 +43,8 @@ impl<'n, T: Units> Turns<'n, T> {
             let before = search.nodes;
             let outcome = search.run(nodes.min(chunk).min(self.left));
             let spent = (search.nodes - before).max(1);
-            clock.spend(spent);
+            // A node of a large part takes longer.
+            clock.spend(spent.saturating_mul(1 + self.net.len() as u64 / 512));
             nodes = nodes.saturating_sub(spent);
             self.left = self.left.saturating_sub(spent);
             if outcome != Outcome::Paused {
