@@ -105,3 +105,5 @@ impl Lists {
         self.text.get(span.start as usize..span.start as usize + span.len as usize).unwrap_or_default()
     }
 }
+
+const _: () = assert!(size_of::<Value>() == 16, "a value stays two words");

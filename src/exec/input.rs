@@ -53,7 +53,6 @@ pub struct TensorInput<'a> {
     bytes: PhantomData<&'a [u8]>,
 }
 
-/// The strides in bytes of a row-major tensor of up to this many dimensions are kept inline.
 impl<'a> TensorInput<'a> {
     /// A tensor at `address`, whose element `i, j, …` is at `address + i·strides[0] + j·strides[1] + …`.
     ///

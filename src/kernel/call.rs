@@ -6,7 +6,7 @@
 
 use super::{KernelError, Scratch};
 use crate::tensor::{DType, Dims, RANK_MAX, Tensor};
-use crate::value::{Lists, Span, Value, ValueId};
+use crate::value::{Lists, Value, ValueId};
 use core::ops::Deref;
 
 /// The most items an integer-list argument may have: two per dimension, as padding wants.
@@ -371,5 +371,3 @@ impl<'a> KernelCall<'a> {
                 .is_ok_and(|[to, from]| to.alias(from)))
     }
 }
-
-const _: () = assert!(size_of::<Span>() == 8, "a value stays 16 bytes");

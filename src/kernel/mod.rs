@@ -60,9 +60,12 @@ impl Kernel {
     /// Whether a call in a file may have this many arguments: those of [`Kernel::args`] and, unless the kernel
     /// writes a plain value, one return slot that repeats its outputs.
     pub fn accepts_count(&self, count: usize) -> bool {
-        let primitive = self.name.starts_with("executorch_prim::") || self.args.contains(&Arg::Result);
-        count == self.args.len() + 1 && !self.args.contains(&Arg::Result)
-            || primitive && count == self.args.len()
+        let bare = count == self.args.len();
+        if self.args.contains(&Arg::Result) {
+            return bare;
+        }
+        // Some primitive operators come without the slot.
+        count == self.args.len() + 1 || bare && self.name.starts_with("executorch_prim::")
     }
 }
 

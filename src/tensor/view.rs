@@ -15,8 +15,8 @@
 //! * **T1** Where `address` is set and `space` is host-accessible, it is valid for reads of
 //!   `capacity_bytes` initialised bytes for as long as it stays bound, and for writes where `writable`.
 //! * **T2** No other thread touches those bytes while this tensor is borrowed.
-//! * **T4** An alias names bytes that another tensor's owner keeps valid until it is unbound.
 //! * **T3** `numel` is the product of `sizes` and at most the product of `bound`.
+//! * **T4** An alias names bytes that another tensor's owner keeps valid until it is unbound.
 
 use super::dtype::DType;
 use super::element::Element;
