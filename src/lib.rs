@@ -38,8 +38,8 @@ pub mod design {
 }
 
 pub use arena::{
-    Arena, ArenaSet, ArenaSetBuilder, ArenaSetReport, ArenaStats, Checkpoint, MissingSpace, OpenSpace,
-    OwnerReport, PooledArena, Scope, ScopeGuard, SpaceReport,
+    Arena, ArenaSet, ArenaSetBuilder, ArenaSetReport, ArenaStats, Checkpoint, Meter, MissingSpace, OpenSpace,
+    OwnerReport, PooledArena, Scope, ScopeGuard, SpaceReport, Usage,
 };
 pub use space::{
     AllocError, AllocErrorKind, Block, FailNth, HostAccessible, HostSpace, HostStats, LimitSource, Limited,

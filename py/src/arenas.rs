@@ -6,7 +6,7 @@ use crate::error::{self, Class, Facts};
 use crate::report::SetReport;
 use crate::spaces;
 use arenite::exec::{ArenaRow, LoadOptions, Share};
-use arenite::{ArenaSet as Set, SpaceId};
+use arenite::{ArenaSet as Set, ArenaSetBuilder, Meter, SpaceId};
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -39,13 +39,24 @@ impl Handle {
     /// The set of those who name none: host memory without a limit.
     pub(crate) fn default_set() -> &'static Arc<Self> {
         static DEFAULT: OnceLock<Arc<Handle>> = OnceLock::new();
-        DEFAULT.get_or_init(|| Self::new(Set::machine().build(), Share::default(), true))
+        DEFAULT.get_or_init(|| Self::new(machine().build(), Share::default(), true))
     }
 
     /// Whether a caller can come back to it without keeping it.
     pub(crate) fn is_named(&self) -> bool {
         self.named
     }
+}
+
+/// What all sets of this process take together.
+fn meter() -> &'static Meter {
+    static METER: OnceLock<Meter> = OnceLock::new();
+    METER.get_or_init(Meter::default)
+}
+
+/// The builder of a set with everything this machine has, counted with all others.
+fn machine() -> ArenaSetBuilder {
+    Set::machine().meter(meter().clone())
 }
 
 /// Built-in kernels and delegates, made once.
@@ -260,7 +271,7 @@ impl ArenaSet {
             "none" => Share::Nothing,
             other => return Err(PyValueError::new_err(format!("share is 'state' or 'none', got {other:?}"))),
         };
-        let mut builder = Set::machine();
+        let mut builder = machine();
         match staging {
             "pageable" => {}
             "pinned" => {
@@ -372,7 +383,7 @@ fn remapped(remap: BTreeMap<String, String>) -> PyResult<Arc<Handle>> {
     if let Some(handle) = found.and_then(|(_, handle)| handle.upgrade()) {
         return Ok(handle);
     }
-    let mut builder = Set::machine();
+    let mut builder = machine();
     for (from, to) in &remap {
         builder = builder.remap(parse(from)?, parse(to)?);
     }
@@ -384,28 +395,24 @@ fn remapped(remap: BTreeMap<String, String>) -> PyResult<Arc<Handle>> {
 /// What all arena sets of this process hold, by space.
 ///
 /// Returns:
-///     {space: {"current_bytes", "peak_bytes", "limit", "live_arenas"}}; sums over sets, limit None where one
-///     has none.
+///     {space: {"current_bytes", "peak_bytes", "limit", "live_arenas"}}: the peak is of all sets together, also
+///     of sets that are gone; the limit is the sum of theirs, None where one has none.
 #[pyfunction]
 pub(crate) fn memory_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let mut sums: BTreeMap<String, (usize, usize, Option<usize>, usize)> = BTreeMap::new();
-    for handle in live() {
-        for space in handle.options.arenas.report().spaces {
-            let sum = sums.entry(space.id.to_string()).or_insert((0, 0, Some(0), 0));
-            sum.0 += space.current_bytes;
-            sum.1 += space.peak_bytes;
-            sum.2 = sum.2.zip(space.limit_bytes).map(|(a, b)| a.saturating_add(b));
-            sum.3 += space.live_arenas;
-        }
-    }
+    let spaces: Vec<_> =
+        live().into_iter().flat_map(|handle| handle.options.arenas.report().spaces).collect();
     let stats = PyDict::new(py);
-    for (name, (current_bytes, peak_bytes, limit, live_arenas)) in sums {
+    for id in meter().spaces() {
+        let of_space = || spaces.iter().filter(|space| space.id == id);
+        let sum = |a: usize, b: usize| a.saturating_add(b);
+        let limit = of_space().map(|space| space.limit_bytes).reduce(|a, b| a.zip(b).map(|(a, b)| sum(a, b)));
+        let usage = meter().usage(id);
         let space = PyDict::new(py);
-        space.set_item("current_bytes", current_bytes)?;
-        space.set_item("peak_bytes", peak_bytes)?;
-        space.set_item("limit", limit)?;
-        space.set_item("live_arenas", live_arenas)?;
-        stats.set_item(name, space)?;
+        space.set_item("current_bytes", usage.current_bytes)?;
+        space.set_item("peak_bytes", usage.peak_bytes)?;
+        space.set_item("limit", limit.flatten())?;
+        space.set_item("live_arenas", of_space().map(|space| space.live_arenas).sum::<usize>())?;
+        stats.set_item(id.to_string(), space)?;
     }
     Ok(stats)
 }
@@ -413,6 +420,7 @@ pub(crate) fn memory_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 /// Starts every peak anew from what is taken now.
 #[pyfunction]
 pub(crate) fn reset_peak() {
+    meter().reset_peak();
     for handle in live() {
         handle.options.arenas.reset_peak();
     }

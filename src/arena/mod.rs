@@ -21,12 +21,14 @@
 
 mod bump;
 mod chunk;
+mod meter;
 mod pool;
 mod scope;
 mod set;
 mod stats;
 mod typed;
 
+pub use meter::{Meter, Usage};
 pub use scope::{Checkpoint, Scope, ScopeGuard};
 pub use set::{
     ArenaSet, ArenaSetBuilder, ArenaSetReport, MissingSpace, OpenSpace, OwnerReport, PooledArena, SpaceReport,

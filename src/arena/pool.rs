@@ -11,6 +11,7 @@
 //! * **P3** Where a limit is set, `claimed_bytes` never exceeds it.
 
 use super::Arena;
+use super::meter::{Gauge, Meter};
 use super::set::{OwnerReport, SpaceReport};
 use crate::space::{AllocError, AllocErrorKind, LimitSource, MemorySpace, SpaceId};
 use core::alloc::Layout;
@@ -62,6 +63,8 @@ struct Ledger {
     owners: Vec<Option<Owner>>,
     free_slots: Vec<usize>,
     closed: bool,
+    /// Told of every claim, where several sets are counted together.
+    gauge: Option<Arc<Gauge>>,
 }
 
 impl Ledger {
@@ -72,6 +75,16 @@ impl Ledger {
     fn claim(&mut self, bytes: usize) {
         self.claimed_bytes += bytes;
         self.peak_bytes = self.peak_bytes.max(self.claimed_bytes);
+        if let Some(gauge) = &self.gauge {
+            gauge.claim(bytes);
+        }
+    }
+
+    fn unclaim(&mut self, bytes: usize) {
+        self.claimed_bytes -= bytes;
+        if let Some(gauge) = &self.gauge {
+            gauge.unclaim(bytes);
+        }
     }
 
     fn enter(&mut self, owner: Owner) -> usize {
@@ -89,7 +102,7 @@ impl Ledger {
 
     fn leave(&mut self, slot: usize) {
         if let Some(owner) = self.owners[slot].take() {
-            self.claimed_bytes -= owner.bytes;
+            self.unclaim(owner.bytes);
             self.free_slots.push(slot);
         }
     }
@@ -155,9 +168,12 @@ impl SpacePool {
         space: Arc<dyn MemorySpace>,
         limit_bytes: Option<usize>,
         keep_bytes: Option<usize>,
+        meter: Option<&Meter>,
     ) -> Self {
         let keep_bytes = keep_bytes.unwrap_or(KEEP_BYTES);
-        Self { id: space.id(), space, limit_bytes, keep_bytes, ledger: Mutex::default() }
+        let gauge = meter.map(|meter| meter.gauge(space.id()));
+        let ledger = Ledger { gauge, ..Ledger::default() };
+        Self { id: space.id(), space, limit_bytes, keep_bytes, ledger: Mutex::new(ledger) }
     }
 
     pub(super) fn id(&self) -> SpaceId {
@@ -253,7 +269,7 @@ impl SpacePool {
     /// Takes a claim back that came to nothing.
     pub(super) fn unclaim(&self, slot: usize, bytes: usize) {
         let mut ledger = self.ledger.lock();
-        ledger.claimed_bytes -= bytes;
+        ledger.unclaim(bytes);
         if let Some(owner) = &mut ledger.owners[slot] {
             owner.bytes -= bytes;
         }

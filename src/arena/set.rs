@@ -14,6 +14,7 @@
 //! Deliberately absent: a global set. Sets are values, passed to whoever loads.
 
 use super::Arena;
+use super::meter::Meter;
 use super::pool::{Label, SpacePool};
 use crate::space::{AllocError, AllocErrorKind, Block, HostSpace, MemorySpace, SpaceId};
 use core::alloc::Layout;
@@ -63,13 +64,14 @@ struct Slot {
     open: Option<OpenSpace>,
     limit_bytes: Option<usize>,
     keep_bytes: Option<usize>,
+    meter: Option<Meter>,
 }
 
 impl Slot {
     /// The pool, opened now if need be.
     fn pool(&self) -> Result<&SpacePool, String> {
         if let (None, Some(open)) = (self.pool.get(), self.open) {
-            let pool = SpacePool::new(open(self.id)?, self.limit_bytes, self.keep_bytes);
+            let pool = SpacePool::new(open(self.id)?, self.limit_bytes, self.keep_bytes, self.meter.as_ref());
             // Where two threads open it at once, the first one's stays.
             let _ = self.pool.set(pool);
         }
@@ -84,6 +86,7 @@ pub struct ArenaSetBuilder {
     on_demand: Vec<(SpaceId, OpenSpace)>,
     limits: Vec<(SpaceId, usize)>,
     keeps: Vec<(SpaceId, usize)>,
+    meter: Option<Meter>,
     absent: Vec<(SpaceId, String)>,
     remap: Vec<(SpaceId, SpaceId)>,
 }
@@ -120,6 +123,13 @@ impl ArenaSetBuilder {
         self
     }
 
+    /// Counts what this set takes together with that of other sets.
+    #[must_use]
+    pub fn meter(mut self, meter: Meter) -> Self {
+        self.meter = Some(meter);
+        self
+    }
+
     /// Why a space is not in this set; errors say so.
     #[must_use]
     pub fn absent(mut self, id: SpaceId, reason: impl Into<String>) -> Self {
@@ -143,12 +153,13 @@ impl ArenaSetBuilder {
         };
         let slot = |id: SpaceId, open: Option<OpenSpace>| {
             let (limit_bytes, keep_bytes) = (last(&self.limits, id), last(&self.keeps, id));
-            Slot { id, pool: OnceLock::new(), open, limit_bytes, keep_bytes }
+            Slot { id, pool: OnceLock::new(), open, limit_bytes, keep_bytes, meter: self.meter.clone() }
         };
         let mut slots: Vec<Slot> = Vec::with_capacity(self.spaces.len() + self.on_demand.len());
         for space in self.spaces {
             let slot = slot(space.id(), None);
-            let _ = slot.pool.set(SpacePool::new(space, slot.limit_bytes, slot.keep_bytes));
+            let _ =
+                slot.pool.set(SpacePool::new(space, slot.limit_bytes, slot.keep_bytes, slot.meter.as_ref()));
             slots.push(slot);
         }
         for (id, open) in self.on_demand {
