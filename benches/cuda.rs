@@ -226,6 +226,17 @@ fn time_copies(hand: &ByHand) {
                 }
                 let (mine, theirs) = (median(&mut mine), median(&mut theirs));
                 let rate = |us: f64| size_bytes as f64 / us / 1e3;
+                if name == "pageable" && !to_host && size_bytes >= 64 << 10 {
+                    // SAFETY: as above.
+                    unsafe {
+                        hand.ways_up(
+                            address.as_ptr(),
+                            device.address().addr().get() as u64,
+                            size_bytes,
+                            runs,
+                        );
+                    }
+                }
                 println!(
                     "ok copy_{name}_{}_{size_bytes} {mine:.1} us {:.1} GB/s, by hand {theirs:.1} us {:.1} GB/s, ratio {:.2}",
                     if to_host { "down" } else { "up" },

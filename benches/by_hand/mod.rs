@@ -154,6 +154,67 @@ impl ByHand {
         times
     }
 
+    /// Ways of bringing pageable bytes to the device, each waited for.
+    ///
+    /// # Safety
+    /// * Both are valid for `size_bytes`.
+    pub unsafe fn ways_up(&self, host: *mut u8, device: u64, size_bytes: usize, runs: usize) {
+        let mut staging = null_mut();
+        // SAFETY: a place for the result.
+        done(unsafe { sys::cuMemHostAlloc(&raw mut staging, size_bytes, 3) });
+        let staging = staging.cast::<u8>();
+        let pieces = |piece: usize| {
+            let mut at = 0;
+            while at < size_bytes {
+                let len = piece.min(size_bytes - at);
+                // SAFETY: inside the ranges.
+                unsafe {
+                    staging.add(at).copy_from_nonoverlapping(host.add(at), len);
+                    done(sys::cuMemcpyHtoDAsync_v2(
+                        device + at as u64,
+                        staging.add(at).cast(),
+                        len,
+                        self.stream,
+                    ));
+                }
+                at += len;
+            }
+            self.wait();
+        };
+        let sync = || {
+            // SAFETY: valid ranges.
+            unsafe {
+                done(sys::cuMemcpyHtoD_v2(device, host.cast(), size_bytes));
+                done(sys::cuCtxSynchronize());
+            }
+        };
+        let asynchronous = || {
+            // SAFETY: valid ranges.
+            done(unsafe { sys::cuMemcpyHtoDAsync_v2(device, host.cast(), size_bytes, self.stream) });
+            self.wait();
+        };
+        let time = |way: &dyn Fn()| {
+            let mut times: Vec<Duration> = (0..runs)
+                .map(|_| {
+                    let start = Instant::now();
+                    way();
+                    start.elapsed()
+                })
+                .collect();
+            times.sort_unstable();
+            times[runs / 2].as_secs_f64() * 1e6
+        };
+        print!("ok ways_up_{size_bytes} driver {:.1}, driver async {:.1}", time(&sync), time(&asynchronous));
+        for piece in [32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20] {
+            if piece <= size_bytes {
+                print!(", pieces of {} KiB {:.1}", piece >> 10, time(&|| pieces(piece)));
+            }
+        }
+        println!(" us");
+        // SAFETY: it came from the driver, and nothing uses it.
+        done(unsafe { sys::cuMemFreeHost(staging.cast()) });
+    }
+
     /// The time of one copy between a device and a host address, by the driver alone: the asynchronous call
     /// where the host's side is pinned, else the plain one.
     ///
@@ -170,6 +231,8 @@ impl ByHand {
             }
         };
         done(status);
-        self.wait();
+        // The plain call returns when the bytes are staged, not when they arrived.
+        // SAFETY: a context is current.
+        done(unsafe { if pinned { sys::cuStreamSynchronize(self.stream) } else { sys::cuCtxSynchronize() } });
     }
 }

@@ -53,7 +53,13 @@ pub struct LoadOptions {
     pub max_planned_bytes: usize,
     /// Which memory plan methods are loaded with.
     pub replan: Replan,
+    /// The most bytes that a tensor may have to lie in pinned memory, where a device reads or writes it over
+    /// the bus, instead of being copied to or from it.
+    pub max_mapped_bytes: usize,
 }
+
+/// [`LoadOptions::max_mapped_bytes`] unless told otherwise.
+pub const MAX_MAPPED_BYTES: usize = 4 << 10;
 
 impl Default for LoadOptions {
     fn default() -> Self {
@@ -64,6 +70,10 @@ impl Default for LoadOptions {
             share: Share::default(),
             max_planned_bytes: MAX_PLANNED_BYTES,
             replan: Replan::default(),
+            max_mapped_bytes: std::env::var("ARENITE_MAPPED")
+                .ok()
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(MAX_MAPPED_BYTES),
         }
     }
 }

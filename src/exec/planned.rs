@@ -12,6 +12,7 @@
 
 use super::error::LoadError;
 use super::load::LoadOptions;
+use super::mapped;
 use super::memory::Tables;
 use super::placement::Placement;
 use super::state::Roles;
@@ -236,6 +237,10 @@ pub(super) struct Planned {
     buffers: Vec<Option<Carved>>,
     /// Tensor indices of unplanned inputs and outputs, and the memory they have unless the caller's is used.
     staged: Vec<(usize, Carved)>,
+    /// Tensor indices of those in pinned memory, and that memory under the name of the device that reaches it.
+    mapped: Vec<(usize, Carved)>,
+    /// After the queues, whose work may use it.
+    _pinned: Holdings,
 }
 
 // SAFETY: the blocks are memory of arenas held here or by `shared`; whoever holds the method touches them, and
@@ -275,7 +280,8 @@ impl Planned {
         let staged_blocks = blocks.split_off(plan.buffers.len());
         let staged = staged_tensors.into_iter().zip(staged_blocks);
         let staged = staged.filter_map(|(tensor, block)| Some((tensor, block?))).collect();
-        Ok(Self { holdings, shared: None, placement, buffers: blocks, staged })
+        let (pinned, mapped) = take_mapped(plan, &placement, options, &owner);
+        Ok(Self { holdings, shared: None, placement, buffers: blocks, staged, mapped, _pinned: pinned })
     }
 
     /// The memory of an unplanned input or output.
@@ -303,10 +309,11 @@ impl Planned {
                 (NonNull::from(bytes).cast(), bytes.len(), SpaceId::HOST, false)
             }
             Storage::Planned { .. } => {
+                let mapped = self.mapped.iter().find(|(tensor, _)| *tensor == index).map(|(_, block)| *block);
                 let shared = self.shared.as_ref().and_then(|shared| shared.block(program, (method, index)));
                 let place =
                     self.placement.place(index).and_then(|(id, offset)| Some((self.buffer(id)?, offset)));
-                match (shared, place) {
+                match (mapped.or(shared), place) {
                     (Some(block), _) => (block.address, block.size_bytes, block.space, true),
                     (None, Some((block, offset_bytes))) => {
                         // A pointer that may be the device's: moved as an address, never read here.
@@ -396,4 +403,28 @@ impl Planned {
             _ => Ok(()),
         }
     }
+}
+
+/// Pinned memory for the tensors that cross the bus; none where there is no pinned memory to be had.
+fn take_mapped(
+    plan: &MethodPlan,
+    placement: &Placement,
+    options: &LoadOptions,
+    owner: &str,
+) -> (Holdings, Vec<(usize, Carved)>) {
+    let tensors = mapped::candidates(plan, &placement.buffers, options.max_mapped_bytes);
+    let none = || (Holdings::default(), Vec::new());
+    if tensors.is_empty() || options.arenas.resolve(SpaceId::PINNED).is_err() {
+        return none();
+    }
+    let want = |(index, _): &(usize, SpaceId)| Want {
+        space: SpaceId::PINNED,
+        size_bytes: plan.tensors[*index].size_bytes,
+    };
+    let wants: Vec<Want> = tensors.iter().map(want).collect();
+    let Ok((holdings, blocks)) = Holdings::take(&options.arenas, &wants, owner) else { return none() };
+    let mapped = tensors.into_iter().zip(blocks);
+    let mapped = mapped.filter_map(|((index, space), block)| Some((index, Carved { space, ..block? })));
+    let mapped = mapped.collect();
+    (holdings, mapped)
 }

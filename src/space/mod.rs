@@ -31,7 +31,7 @@ pub use fail_nth::FailNth;
 pub use host::{HostSpace, HostStats};
 pub use id::{NAME_LEN_MAX, ParseSpaceIdError, SpaceId};
 pub use limited::Limited;
-pub use queue::{GraphId, Piece, Queue, QueueError};
+pub use queue::{GraphId, Mark, Piece, Queue, QueueError};
 pub use recording::{Recording, SpaceCounts};
 
 use core::alloc::Layout;

@@ -282,7 +282,7 @@ def refusals() -> None:
 
 def child(code: str, status: int = 0) -> str:
     """Runs Python in a process of its own."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120, check=False)
     expect(done.returncode == status, f"ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
     expect(not done.stderr.strip(), f"said {done.stderr.strip()[-300:]}")
     return done.stdout.strip()
@@ -482,6 +482,16 @@ def times() -> None:
             return f"eager {min(eager, again):.1f} us, graph {graph:.1f} us"
 
         check(f"time_{name}", work)
+
+
+def mapping() -> None:
+    """The same times with other limits for tensors that are not copied."""
+    for limit in ("0", "65536", "1048576"):
+        environment = {**os.environ, "ARENITE_MAPPED": limit}
+        words = [sys.executable, __file__, "times"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=240, check=False, env=environment)
+        for line in done.stdout.splitlines():
+            print(line.replace("time_", f"mapped_{limit}_", 1), flush=True)
 
 
 def peers() -> None:

@@ -6,7 +6,11 @@ cd "$(dirname "$0")" || exit 2
 mkdir -p logs site
 export ARENITE_CUDA_PROGRAMS="$PWD/programs" PYTHONPATH="$PWD/site" PYTHONUNBUFFERED=1
 chmod +x cuda_tests cuda_bench
-wanted=" $* "
+case "$1" in
+--rust) rust=1 ;;
+--memcheck) memcheck=1 ;;
+*) wanted=" $* " ;;
+esac
 
 # Runs a command whose lines `ok …` and `FAIL …` are its checks; one that ends badly is a failed check itself.
 part() {
@@ -28,17 +32,17 @@ part() {
 # The tests compiled by Rust, each in a process of its own.
 rust_tests() {
     for test in $(./cuda_tests --ignored --list 2> /dev/null | sed -n 's/: test$//p'); do
-        if ./cuda_tests --ignored --exact --nocapture "$test" > "logs/rust.txt" 2>&1; then
+        if ./cuda_tests --ignored --exact --nocapture "$test" > "logs/one_test.log" 2>&1; then
             echo "ok $test"
         else
-            echo "FAIL $test $(grep -A1 'panicked at' logs/rust.txt | tail -n 1)"
+            echo "FAIL $test $(grep -A1 'panicked at' logs/one_test.log | tail -n 1)"
         fi
-        cat logs/rust.txt
+        sed 's/^/  /' logs/one_test.log
     done
-    if ./cuda_tests --ignored --test-threads=1 > logs/rust.txt 2>&1; then
+    if ./cuda_tests --ignored --test-threads=1 > logs/one_test.log 2>&1; then
         echo "ok all_tests_in_one_process"
     else
-        echo "FAIL all_tests_in_one_process $(grep -A1 'panicked at' logs/rust.txt | tail -n 1)"
+        echo "FAIL all_tests_in_one_process $(grep -A1 'panicked at' logs/one_test.log | tail -n 1)"
     fi
 }
 
@@ -49,21 +53,25 @@ memcheck() {
     fi
     for test in every_program captured_programs state_stays; do
         if compute-sanitizer --tool memcheck --leak-check full --error-exitcode 9 \
-            ./cuda_tests --ignored --test-threads=1 "programs::$test" > logs/memcheck_run.txt 2>&1; then
-            echo "ok memcheck_$test $(grep -E 'ERROR SUMMARY|LEAK SUMMARY' logs/memcheck_run.txt | sed 's/=* *//' | tr '\n' ' ')"
+            ./cuda_tests --ignored --test-threads=1 "programs::$test" > logs/one_memcheck.log 2>&1; then
+            echo "ok memcheck_$test $(grep -E 'ERROR SUMMARY|LEAK SUMMARY' logs/one_memcheck.log | sed 's/=* *//' | tr '\n' ' ')"
         else
-            echo "FAIL memcheck_$test $(grep -E 'ERROR SUMMARY|LEAK SUMMARY' logs/memcheck_run.txt | tr '\n' ' ')"
+            echo "FAIL memcheck_$test $(grep -E 'ERROR SUMMARY|LEAK SUMMARY' logs/one_memcheck.log | tr '\n' ' ')"
         fi
-        cat logs/memcheck_run.txt
+        sed 's/^/  /' logs/one_memcheck.log
     done
 }
+
+# These two are parts of their own: this script calls itself for them, so that they can be stopped in time.
+[ -n "$rust" ] && rust_tests && exit
+[ -n "$memcheck" ] && memcheck && exit
 
 for name in *.whl; do
     python3 -c "import sys, zipfile; zipfile.ZipFile(sys.argv[1]).extractall('site')" "$name" || exit 2
 done
 (nvidia-smi; uname -a; python3 --version; nproc) > logs/machine.txt 2>&1
 python3 checks.py machine
-part rust rust_tests
+part rust sh run.sh --rust
 part exact python3 checks.py exact
 python3 -c 'import torch' 2> /dev/null && part exact_after_torch python3 checks.py torch exact
 part snippet python3 checks.py snippet
@@ -76,9 +84,10 @@ part cases python3 checks.py cases
 part cycles python3 checks.py cycles
 part loads python3 checks.py loads
 part times python3 checks.py times
+part mapping python3 checks.py mapping
 part peers python3 checks.py torch peers
 part bench ./cuda_bench --bench
-part memcheck memcheck
+part memcheck sh run.sh --memcheck
 failed=$(cat logs/*.txt | grep -c '^FAIL ')
 echo "$failed failed"
 [ "$failed" -eq 0 ]
