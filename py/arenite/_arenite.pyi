@@ -294,7 +294,7 @@ class ArenaSet:
         host: Host | Arena | None = None,
         cuda: Cuda | Arena | Iterable[Cuda | Arena] | None = None,
         staging: Literal["pageable", "pinned"] = "pageable",
-        share: Literal["state", "none"] = "state",
+        share: Literal["state", "scratch", "none"] = "state",
         remap: Mapping[str, str] | None = None,
     ) -> Self: ...
     @property

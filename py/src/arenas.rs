@@ -5,7 +5,7 @@
 use crate::error::{self, Class, Facts};
 use crate::report::SetReport;
 use crate::spaces;
-use arenite::exec::{ArenaRow, LoadOptions, Share};
+use arenite::exec::{ArenaRow, LoadOptions, Share, SharedScratch};
 use arenite::{ArenaSet as Set, ArenaSetBuilder, Meter, SpaceId};
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -29,6 +29,7 @@ impl Handle {
         let mut options = base().clone();
         options.arenas = set;
         options.share = share;
+        options.scratch = SharedScratch::default();
         let handle = Arc::new(Self { options, named });
         let mut sets = SETS.lock();
         sets.retain(|known| known.strong_count() > 0);
@@ -240,7 +241,8 @@ fn parse(name: &str) -> PyResult<SpaceId> {
 ///     host: Host(limit=…) or an Arena that is held ready; plain host memory unless given.
 ///     cuda: Cuda(index, limit=…), or a list of them; every device that is there unless given.
 ///     staging: "pageable" or "pinned" memory for copies to devices.
-///     share: "state" lets methods of a program share named state as their file plans it; "none" nothing.
+///     share: "state" lets methods of a program share named state as their file plans it; "scratch" also lends
+///         what a run needs only while it runs to all methods of the set by turns; "none" nothing.
 ///     remap: spaces to use instead of those in plans, as {"cuda:0": "host"}.
 #[pyclass(frozen, weakref, name = "ArenaSet", module = "arenite")]
 pub(crate) struct ArenaSet {
@@ -268,8 +270,13 @@ impl ArenaSet {
         }
         let share = match share {
             "state" => Share::State,
+            "scratch" => Share::Scratch,
             "none" => Share::Nothing,
-            other => return Err(PyValueError::new_err(format!("share is 'state' or 'none', got {other:?}"))),
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "share is 'state', 'scratch' or 'none', got {other:?}"
+                )));
+            }
         };
         let mut builder = machine();
         match staging {

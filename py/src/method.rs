@@ -19,10 +19,10 @@ use crate::preallocated::Targets;
 use crate::report::MemoryReport;
 use crate::state::State;
 use crate::tensor::Tensor;
-use arenite::SpaceId;
+use arenite::delegate::StateSpec;
 use arenite::exec::{self, Input, Loader, Output};
 use arenite::program::{MethodPlan, Program, Storage};
-use arenite::tensor::{DType, Dims};
+use arenite::tensor::Dims;
 use arenite::value::Value;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -45,14 +45,6 @@ pub(crate) struct Method {
     _keep: (Arc<Loader>, Arc<Handle>),
     /// How many runs began; borrowed outputs remember theirs.
     runs: AtomicU64,
-}
-
-/// One state of a method.
-pub(crate) struct StateEntry {
-    pub(crate) name: String,
-    pub(crate) dtype: DType,
-    pub(crate) sizes: Dims,
-    pub(crate) space: SpaceId,
 }
 
 /// Lets a value that stays on this thread into a closure that runs without the interpreter.
@@ -104,16 +96,8 @@ impl Method {
     }
 
     /// The names, kinds and sizes of all state.
-    pub(crate) fn state_entries(&self, py: Python<'_>) -> Vec<StateEntry> {
-        self.locked(py, |method| {
-            let entry = |(name, tensor): (String, &arenite::tensor::Tensor)| StateEntry {
-                name,
-                dtype: tensor.dtype(),
-                sizes: Dims::new(tensor.sizes()).unwrap_or_else(Dims::empty),
-                space: tensor.space(),
-            };
-            method.state().map(entry).collect()
-        })
+    pub(crate) fn state_specs(&self, py: Python<'_>) -> Vec<StateSpec> {
+        self.locked(py, |method| method.state().collect())
     }
 
     /// A copy of a state of `size_bytes` bytes, row-major.
@@ -316,7 +300,7 @@ impl Method {
 
     /// The name.
     #[getter]
-    fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.plan().name
     }
 

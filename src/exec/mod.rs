@@ -8,10 +8,12 @@
 //! ([`crate::delegate`]). This decides where bytes live, and when.
 
 mod check;
+mod copies;
 mod device;
 mod error;
 mod flow;
 mod graph;
+mod holdings;
 mod input;
 mod lifetimes;
 mod load;
@@ -21,6 +23,7 @@ mod outputs;
 mod placement;
 mod planned;
 mod report;
+mod shared;
 mod state;
 mod step;
 mod transfer;
@@ -33,3 +36,4 @@ pub use method::{INSTRUCTIONS_MAX, Method};
 pub use outputs::Outputs;
 pub use placement::Replan;
 pub use report::{ArenaRow, MemoryReport, SpaceRow};
+pub use shared::SharedScratch;

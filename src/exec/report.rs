@@ -26,13 +26,13 @@ const BOUND_ALIGN: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArenaRow {
-    /// The memory id.
+    /// The memory id; past the plan's own, what was set apart from lent scratch.
     pub index: usize,
     /// The space, after remapping.
     pub space: SpaceId,
     /// How many bytes.
     pub size_bytes: usize,
-    /// What lies there, in words.
+    /// What lies there, in words; "lent" where other methods use it by turns.
     pub used_by: String,
     /// The methods that share state of it.
     pub shared_with: Vec<String>,
@@ -227,11 +227,13 @@ fn used_by(plan: &MethodPlan, placement: &Placement, buffer: usize) -> String {
     };
     let parts: Vec<String> =
         [listed(&plan.inputs, "input"), listed(&plan.outputs, "output")].into_iter().flatten().collect();
+    let lent = if buffer < placement.lent_ids { ", lent" } else { "" };
     if parts.is_empty() {
         let count = (0..plan.tensors.len()).filter(|&tensor| here(tensor)).count();
-        return format!("{count} tensor{}", if count == 1 { "" } else { "s" });
+        let what = if buffer >= plan.buffers.len() { "state: " } else { "" };
+        return format!("{what}{count} tensor{}{lent}", if count == 1 { "" } else { "s" });
     }
-    parts.join("; ")
+    format!("{}{lent}", parts.join("; "))
 }
 
 /// The other methods that share state of a buffer.

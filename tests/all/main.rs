@@ -53,6 +53,8 @@ mod method_replan;
 #[cfg(feature = "exec")]
 mod method_runs;
 #[cfg(feature = "exec")]
+mod method_scratch;
+#[cfg(feature = "exec")]
 mod program_broken;
 #[cfg(feature = "exec")]
 mod program_data_files;

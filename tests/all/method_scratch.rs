@@ -1,0 +1,240 @@
+//! Methods that lend each other scratch: the same numbers in the bytes of the largest, one run at a time.
+
+use super::support::kernel::Data;
+use super::support::method::{loader_of, run, try_run, zeros};
+use super::support::npz;
+use super::support::program::sample;
+use arenite::exec::{LoadOptions, Loader, Method, Output, Share};
+use arenite::{AllocError, ArenaSet, Block, HostSpace, MemorySpace, SpaceId};
+use core::alloc::Layout;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+fn lending(arenas: ArenaSet) -> LoadOptions {
+    let mut options = LoadOptions::new(arenas);
+    options.share = Share::Scratch;
+    options
+}
+
+fn loader(path: &std::path::Path, options: &LoadOptions) -> Loader {
+    loader_of(&std::fs::read(path).unwrap(), options.clone())
+}
+
+fn load(name: &str, options: &LoadOptions) -> Method {
+    loader(&sample(name), options).load("forward").unwrap()
+}
+
+/// Every sample program that runs on the host and takes tensors only.
+fn samples() -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = ["seed_net.pte", "seed_net_dyn.pte", "mlp.pte", "kv.pte", "chain100.pte"]
+        .into_iter()
+        .map(sample)
+        .collect();
+    let cases = std::fs::read_dir(sample("cases")).unwrap();
+    let cases = cases.map(|entry| entry.unwrap().path());
+    paths.extend(cases.filter(|path| path.extension().is_some_and(|extension| extension == "pte")));
+    paths.sort();
+    paths
+}
+
+/// The stored inputs of a method, or zeros.
+fn inputs(path: &std::path::Path, method: &Method) -> Vec<Data> {
+    let arrays = path.with_extension("npz");
+    let arrays = arrays.exists().then(|| npz::read(arrays)).unwrap_or_default();
+    let name = method.name();
+    let stored: Vec<Data> =
+        (0..).map_while(|index| arrays.get(&format!("{name}.in{index}")).cloned()).collect();
+    if stored.len() == method.plan().inputs.len() { stored } else { zeros(method) }
+}
+
+/// The bytes of every tensor that the last run left.
+fn left(method: &mut Method) -> Vec<Vec<u8>> {
+    let mut outputs = method.outputs();
+    let mut all = Vec::new();
+    for index in 0..outputs.len() {
+        let Output::Tensor(tensor) = outputs.get(index) else { continue };
+        let mut bytes = vec![0; tensor.size_bytes()];
+        if outputs.copy_to(index, &mut bytes).is_ok() {
+            all.push(bytes);
+        }
+    }
+    all
+}
+
+#[test]
+fn methods_that_lend_scratch_run_in_turn_as_if_each_had_its_own() {
+    let options = lending(ArenaSet::host());
+    let mut rows = Vec::new();
+    for path in samples() {
+        let (own, lent) = (loader(&path, &LoadOptions::new(ArenaSet::host())), loader(&path, &options));
+        let names: Vec<String> = own.program().methods().iter().map(|plan| plan.name.to_string()).collect();
+        for name in names {
+            let (Ok(own), Ok(lent)) = (own.load(&name), lent.load(&name)) else { continue };
+            let inputs = inputs(&path, &own);
+            if inputs.len() == own.plan().inputs.len() {
+                rows.push((path.clone(), own, lent, inputs));
+            }
+        }
+    }
+    assert!(rows.len() >= 20, "{} methods", rows.len());
+    for _ in 0..3 {
+        let mut after = Vec::new();
+        for (path, own, lent, inputs) in &mut rows {
+            let inputs: Vec<&Data> = inputs.iter().collect();
+            // A refused input leaves both as they were.
+            let (expected, got) = (try_run(own, &inputs), try_run(lent, &inputs));
+            assert_eq!(expected.is_ok(), got.is_ok(), "{} {}", path.display(), own.name());
+            if let (Ok(expected), Ok(got)) = (expected, got) {
+                let bytes = |outputs: &[Data]| -> Vec<Vec<u8>> {
+                    outputs.iter().map(|output| output.bytes.clone()).collect()
+                };
+                assert_eq!(bytes(&expected), bytes(&got), "{} {}", path.display(), own.name());
+                after.push(left(lent));
+            } else {
+                after.push(Vec::new());
+            }
+        }
+        for ((path, _, lent, _), expected) in rows.iter_mut().zip(after) {
+            if !expected.is_empty() {
+                assert_eq!(left(lent), expected, "{}: outputs outlive others' runs", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn scratch_takes_the_bytes_of_the_largest_method_and_goes_with_the_last() {
+    let options = lending(ArenaSet::host());
+    let lent = || {
+        let report = options.arenas.report();
+        let owners = report.spaces[0].owners.iter().filter(|owner| owner.owner.starts_with("scratch lent"));
+        owners.map(|owner| owner.bytes).collect::<Vec<_>>()
+    };
+    let small = load("seed_net.pte", &options);
+    let small_bytes = lent()[0];
+    let large = load("mlp.pte", &options);
+    let large_bytes = lent()[0];
+    assert!(large_bytes > small_bytes, "the block grew in place");
+    let third = load("chain100.pte", &options);
+    assert_eq!(lent().len(), 1);
+    drop((large, third));
+    assert_eq!(lent(), [large_bytes], "kept for the method that is left");
+    drop(small);
+    assert_eq!(options.arenas.report().spaces[0].current_bytes, 0);
+}
+
+#[test]
+fn state_is_never_in_scratch() {
+    let options = lending(ArenaSet::host());
+    let (mut kv, mut other) = (load("kv.pte", &options), load("chain100.pte", &options));
+    let mut own = load("kv.pte", &LoadOptions::new(ArenaSet::host()));
+    let row = Data::new(&[1, 4], &[1.0_f32; 4]);
+    for at in 0..4_i64 {
+        let position = Data::new(&[1], &[at]);
+        let (got, expected) = (run(&mut kv, &[&row, &position]), run(&mut own, &[&row, &position]));
+        assert_eq!(got[0].bytes, expected[0].bytes, "row {at}");
+        let inputs = zeros(&other);
+        run(&mut other, &inputs.iter().collect::<Vec<_>>());
+    }
+    let report = kv.memory_report();
+    let state: usize = report.state.iter().map(|(_, _, bytes)| bytes).sum();
+    let apart = report.arenas.iter().find(|row| row.used_by.starts_with("state")).unwrap();
+    assert!(apart.size_bytes >= state && state > 0, "{report}");
+}
+
+#[test]
+fn scratch_may_be_used_from_many_threads() {
+    let options = lending(ArenaSet::host());
+    std::thread::scope(|threads| {
+        for name in ["seed_net.pte", "mlp.pte", "chain100.pte", "kv.pte"] {
+            let options = &options;
+            threads.spawn(move || {
+                let mut method = load(name, options);
+                let mut own = load(name, &LoadOptions::new(ArenaSet::host()));
+                let inputs = inputs(&sample(name), &own);
+                let inputs: Vec<&Data> = inputs.iter().collect();
+                for _ in 0..200 {
+                    let (got, expected) = (run(&mut method, &inputs), run(&mut own, &inputs));
+                    assert_eq!(got[0].bytes, expected[0].bytes, "{name}");
+                }
+            });
+        }
+    });
+}
+
+/// Host memory that cannot grow in place.
+#[derive(Debug)]
+struct Plain(HostSpace);
+
+// SAFETY: as the host space that is inside.
+unsafe impl MemorySpace for Plain {
+    fn id(&self) -> SpaceId {
+        self.0.id()
+    }
+
+    fn host_accessible(&self) -> bool {
+        true
+    }
+
+    fn allocate(&self, layout: Layout) -> Result<Block, AllocError> {
+        self.0.allocate(layout)
+    }
+
+    unsafe fn deallocate(&self, block: Block) {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.0.deallocate(block) }
+    }
+}
+
+#[test]
+fn scratch_that_cannot_grow_in_place_is_taken_anew_and_the_old_stays_valid() {
+    let space = Arc::new(Plain(HostSpace::new()));
+    let options = lending(ArenaSet::builder().space(space).build());
+    let (mut small, mut large) = (load("seed_net.pte", &options), load("mlp.pte", &options));
+    let mut own = load("seed_net.pte", &LoadOptions::new(ArenaSet::host()));
+    let given = inputs(&sample("seed_net.pte"), &own);
+    let given: Vec<&Data> = given.iter().collect();
+    let expected = run(&mut own, &given)[0].bytes.clone();
+    assert_eq!(run(&mut small, &given)[0].bytes, expected);
+    let others = zeros(&large);
+    run(&mut large, &others.iter().collect::<Vec<_>>());
+    assert_eq!(run(&mut small, &given)[0].bytes, expected);
+}
+
+#[test]
+fn a_limit_that_fits_the_largest_fits_all() {
+    let own_bytes = |names: &[&str]| {
+        let arenas = ArenaSet::host();
+        let methods: Vec<Method> =
+            names.iter().map(|name| load(name, &LoadOptions::new(arenas.clone()))).collect();
+        let bytes = arenas.report().spaces[0].current_bytes;
+        drop(methods);
+        bytes
+    };
+    let names = ["mlp.pte"; 8];
+    let limit = own_bytes(&names) / 2;
+    let limited =
+        || ArenaSet::builder().space(Arc::new(HostSpace::new())).limit(SpaceId::HOST, limit).build();
+    let private = LoadOptions::new(limited());
+    let loaded: Vec<_> = names.iter().map(|name| loader(&sample(name), &private).load("forward")).collect();
+    assert!(loaded.iter().any(Result::is_err));
+    let options = lending(limited());
+    let methods: Vec<Method> = names.iter().map(|name| load(name, &options)).collect();
+    assert_eq!(methods.len(), 8);
+}
+
+#[test]
+fn an_output_that_is_shared_state_is_what_the_run_left() {
+    for share in [Share::State, Share::Scratch] {
+        let mut options = LoadOptions::new(ArenaSet::host());
+        options.share = share;
+        let loader = loader(&sample("cases/h02_shared_state.pte"), &options);
+        let (mut set, mut get) = (loader.load("set_state").unwrap(), loader.load("get_state").unwrap());
+        let value = |value: f32| Data::new(&[2, 2], &[value; 4]);
+        run(&mut set, &[&value(1.0)]);
+        let seen = run(&mut get, &[])[0].bytes.clone();
+        run(&mut set, &[&value(2.0)]);
+        assert_eq!(left(&mut get)[0], seen, "{share:?}: another method's run came in between");
+        assert_ne!(run(&mut get, &[])[0].bytes, seen, "{share:?}");
+    }
+}
