@@ -10,7 +10,7 @@ use arenite::{ArenaSet as Set, ArenaSetBuilder, Meter, SpaceId};
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyInt, PyString};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -66,6 +66,36 @@ fn base() -> &'static LoadOptions {
     BASE.get_or_init(LoadOptions::default)
 }
 
+/// A number of bytes that the caller gave.
+fn size(bytes: &Bound<'_, PyAny>) -> PyResult<usize> {
+    whole(bytes, "a number of bytes", usize::MAX)
+}
+
+/// A limit in bytes that the caller gave, or none.
+fn limit(bytes: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    if bytes.is_none() { Ok(None) } else { size(bytes).map(Some) }
+}
+
+/// The ordinal of a device.
+fn ordinal(index: &Bound<'_, PyAny>) -> PyResult<u16> {
+    whole(index, "a device index", u16::MAX)
+}
+
+/// A whole number in range.
+fn whole<'py, T>(number: &Bound<'py, PyAny>, what: &str, most: T) -> PyResult<T>
+where
+    T: core::fmt::Display + for<'a> FromPyObject<'a, 'py>,
+{
+    number.extract().map_err(|_| {
+        let text = format!("{what} is an int from 0 to {most}, got {number}");
+        if number.is_instance_of::<PyInt>() {
+            PyValueError::new_err(text)
+        } else {
+            PyTypeError::new_err(text)
+        }
+    })
+}
+
 /// Ordinary host memory.
 #[pyclass(frozen, name = "Host", module = "arenite")]
 pub(crate) struct Host {
@@ -78,7 +108,7 @@ pub(crate) struct Host {
 impl Host {
     #[new]
     #[pyo3(signature = (*, limit=None))]
-    fn new(limit: Option<usize>) -> Self {
+    fn new(#[pyo3(from_py_with = limit)] limit: Option<usize>) -> Self {
         Self { limit }
     }
 
@@ -105,7 +135,7 @@ pub(crate) struct Pinned {
 impl Pinned {
     #[new]
     #[pyo3(signature = (*, limit=None))]
-    fn new(limit: Option<usize>) -> Self {
+    fn new(#[pyo3(from_py_with = limit)] limit: Option<usize>) -> Self {
         Self { limit }
     }
 
@@ -135,7 +165,11 @@ pub(crate) struct Cuda {
 impl Cuda {
     #[new]
     #[pyo3(signature = (index=0, limit=None, pool=None))]
-    fn new(index: u16, limit: Option<usize>, pool: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+    fn new(
+        #[pyo3(from_py_with = ordinal)] index: u16,
+        #[pyo3(from_py_with = limit)] limit: Option<usize>,
+        pool: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
         match pool {
             None => Ok(Self { index, limit }),
             Some(_) => Err(PyValueError::new_err("pool: allocators of other libraries cannot be used yet")),
@@ -189,7 +223,12 @@ impl Arena {
 impl Arena {
     #[new]
     #[pyo3(signature = (space, bytes, *, limit=None, align=64))]
-    fn new(space: &Bound<'_, PyAny>, bytes: usize, limit: Option<usize>, align: usize) -> PyResult<Self> {
+    fn new(
+        space: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = size)] bytes: usize,
+        #[pyo3(from_py_with = limit)] limit: Option<usize>,
+        #[pyo3(from_py_with = size)] align: usize,
+    ) -> PyResult<Self> {
         if !align.is_power_of_two() {
             return Err(PyValueError::new_err(format!("align is a power of two, got {align}")));
         }
@@ -264,8 +303,10 @@ impl ArenaSet {
         let mut wanted: Vec<Bound<'_, PyAny>> = host.into_iter().cloned().collect();
         if let Some(cuda) = cuda {
             match cuda.try_iter() {
-                Ok(items) => wanted.extend(items.collect::<PyResult<Vec<_>>>()?),
-                Err(_) => wanted.push(cuda.clone()),
+                Ok(items) if !cuda.is_instance_of::<PyString>() => {
+                    wanted.extend(items.collect::<PyResult<Vec<_>>>()?);
+                }
+                _ => wanted.push(cuda.clone()),
             }
         }
         let share = match share {

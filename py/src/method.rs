@@ -25,6 +25,7 @@ use arenite::program::{MethodPlan, Program, Storage};
 use arenite::tensor::Dims;
 use arenite::value::Value;
 use parking_lot::Mutex;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyList, PyTuple};
@@ -273,6 +274,9 @@ impl Method {
         let (py, own) = (slf.py(), slf.get());
         let args = Args::collect(inputs, own)?;
         let wanted = match out {
+            Some(_) if borrow_outputs => {
+                return Err(PyValueError::new_err("out= and borrow_outputs=True ask for different outputs"));
+            }
             Some(out) => Wanted::Into(Targets::new(out, own.plan())?),
             None if borrow_outputs => Wanted::Borrowed(slf),
             None => Wanted::Owned { torch: args.torch },

@@ -227,6 +227,11 @@ impl Fitting<'_> {
         let mut spaces = Vec::with_capacity(self.plan.buffers.len());
         for (index, buffer) in self.plan.buffers.iter().enumerate() {
             planned_bytes = planned_bytes.saturating_add(buffer.size_bytes);
+            if index == 0 && buffer.size_bytes == 0 {
+                // Reserved: nothing lies there, so no space need be there for it.
+                spaces.push(buffer.space);
+                continue;
+            }
             let space =
                 self.options.arenas.resolve(buffer.space).map_err(|missing| LoadError::MissingSpace {
                     method: self.method(),
