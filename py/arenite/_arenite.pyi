@@ -292,7 +292,7 @@ class ArenaSet:
     def __new__(
         cls,
         host: Host | Arena | None = None,
-        cuda: Cuda | Arena | Iterable[Cuda | Arena] | None = None,
+        cuda: Cuda | Arena | str | Iterable[Cuda | Arena | str] | None = None,
         staging: Literal["pageable", "pinned"] = "pageable",
         share: Literal["state", "scratch", "none"] = "state",
         remap: Mapping[str, str] | None = None,

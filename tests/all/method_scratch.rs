@@ -40,7 +40,7 @@ fn samples() -> Vec<PathBuf> {
 /// The stored inputs of a method, or zeros.
 fn inputs(path: &std::path::Path, method: &Method) -> Vec<Data> {
     let arrays = path.with_extension("npz");
-    let arrays = arrays.exists().then(|| npz::read(arrays)).unwrap_or_default();
+    let arrays = if arrays.exists() { npz::read(arrays) } else { Default::default() };
     let name = method.name();
     let stored: Vec<Data> =
         (0..).map_while(|index| arrays.get(&format!("{name}.in{index}")).cloned()).collect();
