@@ -75,7 +75,7 @@ impl Planned {
             let space = placement.place(of).map_or(SpaceId::HOST, |(id, _)| placement.buffers[id].0);
             wants.push(want(space, plan.tensors[tensor].size_bytes));
         }
-        let label = &*program.label();
+        let label = program.label();
         let owner = format!("{} of {}", plan.name, label.rsplit('/').next().unwrap_or(label));
         let refused = |refusal| LoadError::refused(plan, "its memory plan", refusal);
         let (mut holdings, mut blocks) = Holdings::take(&options.arenas, &wants, &owner).map_err(refused)?;
