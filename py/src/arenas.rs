@@ -3,9 +3,11 @@
 //! Deliberately absent: allocation from Python. An arena set is given to `load_method`, which takes from it.
 
 use crate::error::{self, Class, Facts};
+use crate::own_space::{OwnSpace, is_provider};
 use crate::report::SetReport;
 use crate::spaces;
 use arenite::exec::{ArenaRow, LoadOptions, Share, SharedScratch};
+use arenite::space::cuda;
 use arenite::{ArenaSet as Set, ArenaSetBuilder, Meter, SpaceId};
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -150,7 +152,8 @@ impl Pinned {
     }
 }
 
-/// Memory of one CUDA device.
+/// Memory of one CUDA device, from the driver or from `pool`: an object with alloc(bytes, align) -> address and
+/// free(address, bytes) in memory of that device.
 #[pyclass(frozen, name = "Cuda", module = "arenite")]
 pub(crate) struct Cuda {
     /// The ordinal of the device.
@@ -159,6 +162,9 @@ pub(crate) struct Cuda {
     /// The most bytes to take.
     #[pyo3(get)]
     limit: Option<usize>,
+    /// What hands out the memory; None for the driver.
+    #[pyo3(get)]
+    pool: Option<Py<PyAny>>,
 }
 
 #[pymethods]
@@ -168,12 +174,9 @@ impl Cuda {
     fn new(
         #[pyo3(from_py_with = ordinal)] index: u16,
         #[pyo3(from_py_with = limit)] limit: Option<usize>,
-        pool: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Self> {
-        match pool {
-            None => Ok(Self { index, limit }),
-            Some(_) => Err(PyValueError::new_err("pool: allocators of other libraries cannot be used yet")),
-        }
+        pool: Option<Py<PyAny>>,
+    ) -> Self {
+        Self { index, limit, pool }
     }
 
     /// Its name in plans: ``cuda:0``.
@@ -247,6 +250,22 @@ impl Arena {
     }
 }
 
+/// The space whose memory a Python object hands out, where an argument names one.
+fn own_space(space: &Bound<'_, PyAny>) -> PyResult<Option<OwnSpace>> {
+    if let Ok(cuda) = space.cast::<Cuda>() {
+        let Some(pool) = &cuda.get().pool else { return Ok(None) };
+        let id = SpaceId::cuda(cuda.get().index);
+        let device = cuda::open(id).map_err(|reason| missing(space.py(), id, &reason))?;
+        return OwnSpace::new(id, pool.bind(space.py()), Some(device)).map(Some);
+    }
+    let own =
+        [space.is_instance_of::<Host>(), space.is_instance_of::<Pinned>(), space.is_instance_of::<Arena>()];
+    if own.contains(&true) || !is_provider(space) {
+        return Ok(None);
+    }
+    OwnSpace::new(SpaceId::HOST, space, None).map(Some)
+}
+
 /// The space that an argument names, and its limit.
 fn space_of(space: &Bound<'_, PyAny>) -> PyResult<(SpaceId, Option<usize>)> {
     if let Ok(host) = space.cast::<Host>() {
@@ -260,6 +279,9 @@ fn space_of(space: &Bound<'_, PyAny>) -> PyResult<(SpaceId, Option<usize>)> {
     }
     if let Ok(arena) = space.cast::<Arena>() {
         return Ok((arena.get().id, arena.get().limit));
+    }
+    if is_provider(space) {
+        return Ok((SpaceId::HOST, None));
     }
     match space.extract::<String>() {
         Ok(name) => parse(&name).map(|id| (id, None)),
@@ -277,7 +299,8 @@ fn parse(name: &str) -> PyResult<SpaceId> {
 /// Where methods take their memory from: one pool of arenas per space.
 ///
 /// Args:
-///     host: Host(limit=…) or an Arena that is held ready; plain host memory unless given.
+///     host: Host(limit=…), an Arena that is held ready, or an object with alloc(bytes, align) -> address and
+///         free(address, bytes) that hands out host memory; plain host memory unless given.
 ///     cuda: Cuda(index, limit=…), or a list of them; every device that is there unless given.
 ///     staging: "pageable" or "pinned" memory for copies to devices.
 ///     share: "state" lets methods of a program share named state as their file plans it; "scratch" also lends
@@ -341,6 +364,10 @@ impl ArenaSet {
             }
             if let Some(limit) = limit {
                 builder = builder.limit(id, limit);
+            }
+            if let Some(own) = own_space(space)? {
+                // What it hands out goes back as soon as nobody holds it.
+                builder = builder.space(Arc::new(own)).keep(id, 0);
             }
             if let Ok(arena) = space.cast::<Arena>() {
                 builder = builder.keep(id, arena.get().bytes.max(256 << 20));
