@@ -42,6 +42,15 @@ def test_inspect_prints_every_method(name: str, capsys: Any) -> None:
             assert operator in text
 
 
+def test_inspect_says_what_loading_takes_and_just_that_is_enough(case: Any, capsys: Any) -> None:
+    assert main(["inspect", str(case("h09"))]) == 0
+    assert "needs    256 bytes in host: planned 64, staging 192" in capsys.readouterr().out
+    program = arenite.Runtime.get().load_program(case("h09"))
+    program.load_method("forward", arenas=arenite.ArenaSet(host=arenite.Host(limit=256)))
+    with pytest.raises(arenite.ArenaMemoryError, match="255"):
+        program.load_method("forward", arenas=arenite.ArenaSet(host=arenite.Host(limit=255)))
+
+
 def test_inspect_of_one_method_and_of_none(case: Any, capsys: Any) -> None:
     assert main(["inspect", str(case("h01")), "--method", "encode"]) == 0
     text = capsys.readouterr().out

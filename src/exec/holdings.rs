@@ -12,7 +12,8 @@ const HOST_ALIGN: usize = 64;
 /// The alignment of a planned buffer on a device, in bytes: what CUDA's own allocator gives.
 const DEVICE_ALIGN: usize = 256;
 
-/// Bytes wanted in one space, for a named use.
+/// Bytes wanted in one space.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
     pub(super) space: SpaceId,
     pub(super) size_bytes: usize,

@@ -27,6 +27,7 @@ mod shared;
 mod state;
 mod step;
 mod transfer;
+mod wants;
 
 pub use error::{ErrorKind, ExecError, InputProblem, LoadError};
 pub use input::{Input, Output, TensorInput};
@@ -37,3 +38,4 @@ pub use outputs::Outputs;
 pub use placement::Replan;
 pub use report::{ArenaRow, MemoryReport, SpaceRow};
 pub use shared::SharedScratch;
+pub use wants::{Need, Stage};

@@ -10,18 +10,18 @@
 //!
 //! Deliberately absent: offsets of its own. They are the file's, proved free of overlaps by [`super::flow`].
 
-use super::copies::{self, Copies};
+use super::copies::Copies;
 use super::error::LoadError;
-use super::holdings::{Carved, Holdings, Want};
-use super::load::{LoadOptions, Share};
+use super::holdings::{Carved, Holdings, Refusal};
+use super::load::LoadOptions;
 use super::memory::Tables;
 use super::placement::Placement;
-use super::shared::{Lent, SharedScratch, SharedState, shared_entry};
+use super::shared::{Lent, SharedScratch, SharedState};
 use super::state::Roles;
+use super::wants::Wants;
 use crate::program::{DataRef, MethodPlan, Program, Storage};
 use crate::space::{QueueError, SpaceId};
 use crate::tensor::Tensor;
-use crate::value::Value;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(super) struct Planned {
     pub(super) shared: Option<Arc<SharedState>>,
     /// Scratch that this method uses in turn with others, and the blocks that keep it there.
     pub(super) scratch: Option<SharedScratch>,
-    _lent: Vec<Arc<Lent>>,
+    lent: Vec<Arc<Lent>>,
     pub(super) placement: Placement,
     /// Per memory id.
     buffers: Vec<Option<Carved>>,
@@ -51,57 +51,43 @@ impl Planned {
         options: &LoadOptions,
     ) -> Result<Self, LoadError> {
         let plan = &program.methods()[index];
-        let lends = |id: usize| id < placement.lent_ids;
-        let own_bytes =
-            |(id, &(_, size_bytes)): (usize, &(SpaceId, usize))| if lends(id) { 0 } else { size_bytes };
-        let want = |space: SpaceId, size_bytes: usize| Want { space, size_bytes };
-        let mut wants: Vec<Want> =
-            placement.buffers.iter().enumerate().map(|entry| want(entry.1.0, own_bytes(entry))).collect();
-        let mut staged_tensors = Vec::new();
-        for &id in plan.inputs.iter().chain(&plan.outputs) {
-            let Some(spec) = plan.tensor(id) else { continue };
-            let Value::Tensor(tensor) = plan.value(id) else { continue };
-            if spec.storage == Storage::Supplied && !staged_tensors.contains(&(tensor as usize)) {
-                staged_tensors.push(tensor as usize);
-                wants.push(want(resolve(plan, options, spec.space, spec.size_bytes)?, spec.size_bytes));
-            }
-        }
-        let others = |tensor: usize| {
-            let shared = options.share != Share::Nothing && shared_entry(program, (index, tensor)).is_some();
-            shared || placement.place(tensor).is_some_and(|(id, _)| lends(id))
-        };
-        let copied = copies::wanted(plan, &others);
-        for &(tensor, of) in &copied {
-            let space = placement.place(of).map_or(SpaceId::HOST, |(id, _)| placement.buffers[id].0);
-            wants.push(want(space, plan.tensors[tensor].size_bytes));
-        }
+        let wants = Wants::of(program, index, &placement, options)?;
         let label = program.label();
         let owner = format!("{} of {}", plan.name, label.rsplit('/').next().unwrap_or(label));
         let refused = |refusal| LoadError::refused(plan, "its memory plan", refusal);
-        let (mut holdings, mut blocks) = Holdings::take(&options.arenas, &wants, &owner).map_err(refused)?;
-        let copy_blocks = blocks.split_off(wants.len() - copied.len());
-        let staged_blocks = blocks.split_off(placement.buffers.len());
-        let staged = staged_tensors.into_iter().zip(staged_blocks);
+        let (holdings, mut blocks) =
+            Holdings::take(&options.arenas, &wants.blocks, &owner).map_err(refused)?;
+        let copies = blocks.split_off(blocks.len() - wants.copied.len());
+        let staged = blocks.split_off(placement.buffers.len());
+        let staged = wants.staged.into_iter().zip(staged);
         let staged = staged.filter_map(|(tensor, block)| Some((tensor, block?))).collect();
-        let copies = Copies::new(plan, copied.iter().map(|entry| entry.0).zip(copy_blocks));
-        let mut lent = Vec::new();
-        for id in 0..placement.lent_ids {
-            let space = placement.buffers[id].0;
-            let here = |&id: &usize| placement.buffers[id].0 == space && placement.buffers[id].1 > 0;
-            if (0..placement.lent_ids).find(here) != Some(id) {
-                continue;
+        let copies = Copies::new(plan, wants.copied.into_iter().zip(copies));
+        let (shared, scratch, lent) = (None, None, Vec::new());
+        let mut planned =
+            Self { holdings, shared, scratch, lent, placement, buffers: blocks, staged, copies };
+        planned.borrow_scratch(options).map_err(refused)?;
+        Ok(planned)
+    }
+
+    /// Takes the blocks of memory ids that other methods use too: those of each space at once.
+    fn borrow_scratch(&mut self, options: &LoadOptions) -> Result<(), Refusal> {
+        let is_lent = |&id: &usize| self.placement.buffers[id].1 > 0;
+        let mut ids: Vec<usize> = (0..self.placement.lent_ids).filter(is_lent).collect();
+        while let Some(&first) = ids.first() {
+            let space = self.placement.buffers[first].0;
+            let (here, others): (Vec<usize>, Vec<usize>) =
+                ids.into_iter().partition(|&id| self.placement.buffers[id].0 == space);
+            let sizes: Vec<usize> = here.iter().map(|&id| self.placement.buffers[id].1).collect();
+            let (memory, blocks) = options.scratch.lend(&options.arenas, space, &sizes)?;
+            self.holdings.open_queue(&options.arenas, space)?;
+            self.lent.push(memory);
+            self.scratch = Some(options.scratch.clone());
+            for (id, block) in here.into_iter().zip(blocks) {
+                self.buffers[id] = Some(block);
             }
-            let ids: Vec<usize> = (id..placement.lent_ids).filter(here).collect();
-            let sizes: Vec<usize> = ids.iter().map(|&id| placement.buffers[id].1).collect();
-            let (memory, carved) = options.scratch.lend(&options.arenas, space, &sizes).map_err(refused)?;
-            lent.push(memory);
-            holdings.open_queue(&options.arenas, space).map_err(refused)?;
-            for (id, block) in ids.into_iter().zip(carved) {
-                blocks[id] = Some(block);
-            }
+            ids = others;
         }
-        let scratch = (!lent.is_empty()).then(|| options.scratch.clone());
-        Ok(Self { holdings, shared: None, scratch, _lent: lent, placement, buffers: blocks, staged, copies })
+        Ok(())
     }
 
     /// The memory of an unplanned input or output.
@@ -222,20 +208,4 @@ impl Planned {
             _ => Ok(()),
         }
     }
-}
-
-/// The space of an unplanned tensor.
-fn resolve(
-    plan: &MethodPlan,
-    options: &LoadOptions,
-    space: SpaceId,
-    needed_bytes: usize,
-) -> Result<SpaceId, LoadError> {
-    options.arenas.resolve(space).map_err(|missing| LoadError::MissingSpace {
-        method: plan.name.to_string(),
-        buffer: 0,
-        needed_bytes,
-        space: missing.id,
-        present: missing.to_string(),
-    })
 }

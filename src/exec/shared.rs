@@ -13,8 +13,9 @@
 //! Deliberately absent: which bytes are scratch; see [`super::placement`].
 
 use super::error::LoadError;
-use super::holdings::{Carved, Holdings, Refusal, Want, block_align, total_bytes};
+use super::holdings::{Carved, Holdings, Refusal, block_align, total_bytes};
 use super::load::LoadOptions;
+use super::wants::Wants;
 use crate::arena::{ArenaSet, PooledArena};
 use crate::program::{MethodPlan, Program, StateMember, Storage};
 use crate::space::{AllocError, Block, QueueError, SpaceId};
@@ -45,17 +46,9 @@ impl SharedState {
         plan: &MethodPlan,
         options: &LoadOptions,
     ) -> Result<Self, LoadError> {
-        let entries = program.shared_state();
-        let mut wants = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let first =
-                entry.members.first().and_then(|member| program.methods().get(member.method as usize));
-            let space = first.and_then(|method| method.buffers.get(entry.buffer as usize));
-            let space = space.map_or(SpaceId::HOST, |buffer| buffer.space);
-            let space = options.arenas.resolve(space).unwrap_or(space);
-            wants.push(Want { space, size_bytes: entry.size_bytes });
-        }
-        let label = format!("{} (shared state)", program.label());
+        let wants = Wants::shared_state(program, options);
+        let label = program.label();
+        let label = format!("state of {}", label.rsplit('/').next().unwrap_or(label));
         let (holdings, blocks) = Holdings::take(&options.arenas, &wants, &label)
             .map_err(|refused| LoadError::refused(plan, "shared state", refused))?;
         let state = Self { holdings: holdings.into(), blocks, running: Mutex::default() };

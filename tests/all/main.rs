@@ -47,6 +47,8 @@ mod kernel_view;
 #[cfg(feature = "exec")]
 mod method_hostile;
 #[cfg(feature = "exec")]
+mod method_needs;
+#[cfg(feature = "exec")]
 mod method_plans;
 #[cfg(feature = "exec")]
 mod method_replan;

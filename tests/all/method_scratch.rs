@@ -4,7 +4,8 @@ use super::support::kernel::Data;
 use super::support::method::{loader_of, run, try_run, zeros};
 use super::support::npz;
 use super::support::program::sample;
-use arenite::exec::{LoadOptions, Loader, Method, Output, Share};
+use super::support::pte::{Field, Pte, chain, extra, kernel_call, operator, place, slot, tensor, value};
+use arenite::exec::{LoadOptions, Loader, Method, Output, Share, Stage};
 use arenite::{AllocError, ArenaSet, Block, HostSpace, MemorySpace, SpaceId};
 use core::alloc::Layout;
 use std::path::PathBuf;
@@ -223,18 +224,57 @@ fn a_limit_that_fits_the_largest_fits_all() {
     assert_eq!(methods.len(), 8);
 }
 
+/// Two methods of one program that keep a state `cache` together: each negates its input into it, and gives it.
+fn cache_program() -> Vec<u8> {
+    let mut pte = Pte::sample();
+    let planned = |offset| value(5, tensor(&[2, 2]).with(slot::PLACE, place(1, offset)));
+    let cache = tensor(&[2, 2]).with(slot::PLACE, place(1, 16)).with(slot::EXTRA, extra("cache", false));
+    let plan = pte.plan();
+    plan.set(slot::VALUES, Field::Tables(vec![planned(0), value(5, cache)]));
+    plan.set(slot::OUTPUTS, Field::I32s(vec![1]));
+    plan.set(slot::CHAINS, Field::Tables(vec![chain(vec![kernel_call(0, &[0, 1, 1])])]));
+    plan.set(slot::OPERATORS, Field::Tables(vec![operator("aten::neg", "out")]));
+    plan.set(slot::DELEGATES, Field::Tables(vec![]));
+    plan.set(slot::BUFFERS, Field::I64s(vec![0, 32]));
+    let mut other = plan.clone();
+    other.set(slot::NAME, Field::Text("other".into()));
+    pte.root.rows(slot::PLANS).push(other);
+    pte.bytes()
+}
+
 #[test]
 fn an_output_that_is_shared_state_is_what_the_run_left() {
     for share in [Share::State, Share::Scratch] {
         let mut options = LoadOptions::new(ArenaSet::host());
         options.share = share;
-        let loader = loader(&sample("cases/h02_shared_state.pte"), &options);
-        let (mut set, mut get) = (loader.load("set_state").unwrap(), loader.load("get_state").unwrap());
+        let loader = loader_of(&cache_program(), options);
+        let (mut forward, mut other) = (loader.load("forward").unwrap(), loader.load("other").unwrap());
+        let needs: Vec<Stage> = forward.memory_report().needs.iter().map(|need| need.stage).collect();
+        assert!(needs.contains(&Stage::Copies) && needs.contains(&Stage::State), "{needs:?}");
         let value = |value: f32| Data::new(&[2, 2], &[value; 4]);
-        run(&mut set, &[&value(1.0)]);
-        let seen = run(&mut get, &[])[0].bytes.clone();
-        run(&mut set, &[&value(2.0)]);
-        assert_eq!(left(&mut get)[0], seen, "{share:?}: another method's run came in between");
-        assert_ne!(run(&mut get, &[])[0].bytes, seen, "{share:?}");
+        let first = run(&mut forward, &[&value(1.0)])[0].bytes.clone();
+        let second = run(&mut other, &[&value(2.0)])[0].bytes.clone();
+        assert_ne!(first, second);
+        assert_eq!(left(&mut forward)[0], first, "{share:?}: another method's run came in between");
+        let mut cache = vec![0; 16];
+        forward.read_state("cache", &mut cache).unwrap();
+        assert_eq!(cache, second, "{share:?}: the state itself is what was written last");
     }
+}
+
+#[test]
+fn shared_state_may_be_given_from_many_threads() {
+    let loader = loader_of(&cache_program(), LoadOptions::new(ArenaSet::host()));
+    std::thread::scope(|threads| {
+        for (name, sign) in [("forward", 1.0_f32), ("other", -1.0), ("forward", 3.0), ("other", 5.0)] {
+            let mut method = loader.load(name).unwrap();
+            threads.spawn(move || {
+                let given = Data::new(&[2, 2], &[sign; 4]);
+                let expected = Data::new(&[2, 2], &[-sign; 4]).bytes;
+                for _ in 0..2000 {
+                    assert_eq!(run(&mut method, &[&given])[0].bytes, expected, "{name} {sign}");
+                }
+            });
+        }
+    });
 }
