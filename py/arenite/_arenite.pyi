@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, BinaryIO, Final, Literal, Protocol, SupportsIndex, TypeAlias, final, overload
+from typing import Any, BinaryIO, Final, Literal, Protocol, SupportsIndex, TypeAlias, final, overload, type_check_only
 
 import numpy as np
 import numpy.typing as npt
@@ -285,16 +285,23 @@ class Tensor:
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def __len__(self) -> int: ...
 
+@type_check_only
+class MemoryProvider(Protocol):
+    """What hands memory out: addresses as ints, aligned as asked, valid until freed."""
+
+    def alloc(self, bytes: int, align: int, /) -> int: ...
+    def free(self, address: int, bytes: int, /) -> object: ...
+
 @final
 class ArenaSet:
     """Where methods take their memory from: one pool of arenas per space."""
 
     def __new__(
         cls,
-        host: Host | Arena | None = None,
-        cuda: Cuda | Arena | Iterable[Cuda | Arena] | None = None,
+        host: Host | Arena | MemoryProvider | None = None,
+        cuda: Cuda | Arena | str | Iterable[Cuda | Arena | str] | None = None,
         staging: Literal["pageable", "pinned"] = "pageable",
-        share: Literal["state", "none"] = "state",
+        share: Literal["state", "scratch", "none"] = "state",
         remap: Mapping[str, str] | None = None,
     ) -> Self: ...
     @property
@@ -345,7 +352,9 @@ class Pinned:
 class Cuda:
     """Memory of one CUDA device."""
 
-    def __new__(cls, index: int = 0, limit: int | None = None, pool: None = None) -> Self: ...
+    def __new__(cls, index: int = 0, limit: int | None = None, pool: MemoryProvider | None = None) -> Self: ...
+    @property
+    def pool(self) -> MemoryProvider | None: ...
     @property
     def name(self) -> str: ...
     @property

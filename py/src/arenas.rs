@@ -3,14 +3,16 @@
 //! Deliberately absent: allocation from Python. An arena set is given to `load_method`, which takes from it.
 
 use crate::error::{self, Class, Facts};
+use crate::own_space::{OwnSpace, is_provider};
 use crate::report::SetReport;
 use crate::spaces;
-use arenite::exec::{ArenaRow, LoadOptions, Share};
+use arenite::exec::{ArenaRow, LoadOptions, Share, SharedScratch};
+use arenite::space::cuda;
 use arenite::{ArenaSet as Set, ArenaSetBuilder, Meter, SpaceId};
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyInt, PyString};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -29,6 +31,7 @@ impl Handle {
         let mut options = base().clone();
         options.arenas = set;
         options.share = share;
+        options.scratch = SharedScratch::default();
         let handle = Arc::new(Self { options, named });
         let mut sets = SETS.lock();
         sets.retain(|known| known.strong_count() > 0);
@@ -65,6 +68,36 @@ fn base() -> &'static LoadOptions {
     BASE.get_or_init(LoadOptions::default)
 }
 
+/// A number of bytes that the caller gave.
+fn size(bytes: &Bound<'_, PyAny>) -> PyResult<usize> {
+    whole(bytes, "a number of bytes", usize::MAX)
+}
+
+/// A limit in bytes that the caller gave, or none.
+fn limit(bytes: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    if bytes.is_none() { Ok(None) } else { size(bytes).map(Some) }
+}
+
+/// The ordinal of a device.
+fn ordinal(index: &Bound<'_, PyAny>) -> PyResult<u16> {
+    whole(index, "a device index", u16::MAX)
+}
+
+/// A whole number in range.
+fn whole<'py, T>(number: &Bound<'py, PyAny>, what: &str, most: T) -> PyResult<T>
+where
+    T: core::fmt::Display + for<'a> FromPyObject<'a, 'py>,
+{
+    number.extract().map_err(|_| {
+        let text = format!("{what} is an int from 0 to {most}, got {number}");
+        if number.is_instance_of::<PyInt>() {
+            PyValueError::new_err(text)
+        } else {
+            PyTypeError::new_err(text)
+        }
+    })
+}
+
 /// Ordinary host memory.
 #[pyclass(frozen, name = "Host", module = "arenite")]
 pub(crate) struct Host {
@@ -77,7 +110,7 @@ pub(crate) struct Host {
 impl Host {
     #[new]
     #[pyo3(signature = (*, limit=None))]
-    fn new(limit: Option<usize>) -> Self {
+    fn new(#[pyo3(from_py_with = limit)] limit: Option<usize>) -> Self {
         Self { limit }
     }
 
@@ -104,7 +137,7 @@ pub(crate) struct Pinned {
 impl Pinned {
     #[new]
     #[pyo3(signature = (*, limit=None))]
-    fn new(limit: Option<usize>) -> Self {
+    fn new(#[pyo3(from_py_with = limit)] limit: Option<usize>) -> Self {
         Self { limit }
     }
 
@@ -119,7 +152,8 @@ impl Pinned {
     }
 }
 
-/// Memory of one CUDA device.
+/// Memory of one CUDA device, from the driver or from `pool`: an object with alloc(bytes, align) -> address and
+/// free(address, bytes) in memory of that device.
 #[pyclass(frozen, name = "Cuda", module = "arenite")]
 pub(crate) struct Cuda {
     /// The ordinal of the device.
@@ -128,17 +162,21 @@ pub(crate) struct Cuda {
     /// The most bytes to take.
     #[pyo3(get)]
     limit: Option<usize>,
+    /// What hands out the memory; None for the driver.
+    #[pyo3(get)]
+    pool: Option<Py<PyAny>>,
 }
 
 #[pymethods]
 impl Cuda {
     #[new]
     #[pyo3(signature = (index=0, limit=None, pool=None))]
-    fn new(index: u16, limit: Option<usize>, pool: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        match pool {
-            None => Ok(Self { index, limit }),
-            Some(_) => Err(PyValueError::new_err("pool: allocators of other libraries cannot be used yet")),
-        }
+    fn new(
+        #[pyo3(from_py_with = ordinal)] index: u16,
+        #[pyo3(from_py_with = limit)] limit: Option<usize>,
+        pool: Option<Py<PyAny>>,
+    ) -> Self {
+        Self { index, limit, pool }
     }
 
     /// Its name in plans: ``cuda:0``.
@@ -188,7 +226,12 @@ impl Arena {
 impl Arena {
     #[new]
     #[pyo3(signature = (space, bytes, *, limit=None, align=64))]
-    fn new(space: &Bound<'_, PyAny>, bytes: usize, limit: Option<usize>, align: usize) -> PyResult<Self> {
+    fn new(
+        space: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = size)] bytes: usize,
+        #[pyo3(from_py_with = limit)] limit: Option<usize>,
+        #[pyo3(from_py_with = size)] align: usize,
+    ) -> PyResult<Self> {
         if !align.is_power_of_two() {
             return Err(PyValueError::new_err(format!("align is a power of two, got {align}")));
         }
@@ -207,6 +250,22 @@ impl Arena {
     }
 }
 
+/// The space whose memory a Python object hands out, where an argument names one.
+fn own_space(space: &Bound<'_, PyAny>) -> PyResult<Option<OwnSpace>> {
+    if let Ok(cuda) = space.cast::<Cuda>() {
+        let Some(pool) = &cuda.get().pool else { return Ok(None) };
+        let id = SpaceId::cuda(cuda.get().index);
+        let device = cuda::open(id).map_err(|reason| missing(space.py(), id, &reason))?;
+        return OwnSpace::new(id, pool.bind(space.py()), Some(device)).map(Some);
+    }
+    let own =
+        [space.is_instance_of::<Host>(), space.is_instance_of::<Pinned>(), space.is_instance_of::<Arena>()];
+    if own.contains(&true) || !is_provider(space) {
+        return Ok(None);
+    }
+    OwnSpace::new(SpaceId::HOST, space, None).map(Some)
+}
+
 /// The space that an argument names, and its limit.
 fn space_of(space: &Bound<'_, PyAny>) -> PyResult<(SpaceId, Option<usize>)> {
     if let Ok(host) = space.cast::<Host>() {
@@ -220,6 +279,9 @@ fn space_of(space: &Bound<'_, PyAny>) -> PyResult<(SpaceId, Option<usize>)> {
     }
     if let Ok(arena) = space.cast::<Arena>() {
         return Ok((arena.get().id, arena.get().limit));
+    }
+    if is_provider(space) {
+        return Ok((SpaceId::HOST, None));
     }
     match space.extract::<String>() {
         Ok(name) => parse(&name).map(|id| (id, None)),
@@ -237,10 +299,12 @@ fn parse(name: &str) -> PyResult<SpaceId> {
 /// Where methods take their memory from: one pool of arenas per space.
 ///
 /// Args:
-///     host: Host(limit=…) or an Arena that is held ready; plain host memory unless given.
+///     host: Host(limit=…), an Arena that is held ready, or an object with alloc(bytes, align) -> address and
+///         free(address, bytes) that hands out host memory; plain host memory unless given.
 ///     cuda: Cuda(index, limit=…), or a list of them; every device that is there unless given.
 ///     staging: "pageable" or "pinned" memory for copies to devices.
-///     share: "state" lets methods of a program share named state as their file plans it; "none" nothing.
+///     share: "state" lets methods of a program share named state as their file plans it; "scratch" also lends
+///         what a run needs only while it runs to all methods of the set by turns; "none" nothing.
 ///     remap: spaces to use instead of those in plans, as {"cuda:0": "host"}.
 #[pyclass(frozen, weakref, name = "ArenaSet", module = "arenite")]
 pub(crate) struct ArenaSet {
@@ -262,14 +326,21 @@ impl ArenaSet {
         let mut wanted: Vec<Bound<'_, PyAny>> = host.into_iter().cloned().collect();
         if let Some(cuda) = cuda {
             match cuda.try_iter() {
-                Ok(items) => wanted.extend(items.collect::<PyResult<Vec<_>>>()?),
-                Err(_) => wanted.push(cuda.clone()),
+                Ok(items) if !cuda.is_instance_of::<PyString>() => {
+                    wanted.extend(items.collect::<PyResult<Vec<_>>>()?);
+                }
+                _ => wanted.push(cuda.clone()),
             }
         }
         let share = match share {
             "state" => Share::State,
+            "scratch" => Share::Scratch,
             "none" => Share::Nothing,
-            other => return Err(PyValueError::new_err(format!("share is 'state' or 'none', got {other:?}"))),
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "share is 'state', 'scratch' or 'none', got {other:?}"
+                )));
+            }
         };
         let mut builder = machine();
         match staging {
@@ -293,6 +364,10 @@ impl ArenaSet {
             }
             if let Some(limit) = limit {
                 builder = builder.limit(id, limit);
+            }
+            if let Some(own) = own_space(space)? {
+                // What it hands out goes back as soon as nobody holds it.
+                builder = builder.space(Arc::new(own)).keep(id, 0);
             }
             if let Ok(arena) = space.cast::<Arena>() {
                 builder = builder.keep(id, arena.get().bytes.max(256 << 20));

@@ -8,6 +8,7 @@
 //!
 //! Deliberately absent: wording. A Rust error prints its own sentence; here it only finds its class.
 
+use crate::own_space;
 use arenite::exec::{ErrorKind, ExecError, LoadError};
 use arenite::program::ProgramError;
 use pyo3::PyTypeInfo;
@@ -292,7 +293,7 @@ pub(crate) fn load(py: Python<'_>, error: &LoadError) -> PyErr {
         other => other.method(),
     };
     let facts = Facts { code: error.code().number(), method, details };
-    new(py, Class::of(error.kind()), &error.to_string(), facts)
+    own_space::explain(py, new(py, Class::of(error.kind()), &error.to_string(), facts))
 }
 
 /// A run that failed as an exception.
@@ -313,5 +314,5 @@ pub(crate) fn exec(py: Python<'_>, error: &ExecError) -> PyErr {
         _ => Vec::new(),
     };
     let facts = Facts { code: error.code().number(), method: Some(error.method()), details };
-    new(py, Class::of(error.kind()), &error.to_string(), facts)
+    own_space::explain(py, new(py, Class::of(error.kind()), &error.to_string(), facts))
 }

@@ -174,6 +174,14 @@ pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map_or_else(|_| "an object".into(), |name| name.to_string())
 }
 
+/// Whether an array of a derived class masks some of its elements, which its memory does not tell.
+#[cold]
+fn hides_elements(array: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = array.py();
+    let Some(mask) = array.getattr_opt("mask")? else { return Ok(false) };
+    py.import("numpy")?.call_method1("any", (mask,))?.is_truthy()
+}
+
 /// What `item` is.
 fn take<'py>(
     item: Bound<'py, PyAny>,
@@ -182,6 +190,9 @@ fn take<'py>(
     torch: &mut bool,
 ) -> PyResult<Arg<'py>> {
     if let Ok(array) = item.cast::<PyUntypedArray>() {
+        if item.cast_exact::<PyUntypedArray>().is_err() && hides_elements(&item)? {
+            return Err(refuse(&item, "a masked array. Fill it: x.filled(0)", index, expected));
+        }
         return match ndarray::view(array) {
             Ok(view) => Ok(Arg::Array(view, item)),
             Err(refused) => Err(refuse_array(&item, refused, index, expected)),
@@ -276,7 +287,7 @@ fn refuse_array(
             format!("an array in the byte order of another machine ({dtype})"),
             "Convert it: x.astype(x.dtype.newbyteorder('='))",
         ),
-        Refused::Kind => (format!("an array of {dtype}"), "Convert it: x.astype(numpy.float32)"),
+        Refused::Kind => (format!("an array of {dtype}"), "Convert it with x.astype"),
         Refused::Rank => ("an array of more than 16 dimensions".into(), "Reshape it"),
     };
     let problem = format!("expected {}, got {got}. {advice}", expected.describe(index));

@@ -20,6 +20,7 @@ mod meta;
 mod method;
 mod ndarray;
 mod output;
+mod own_space;
 mod preallocated;
 mod program;
 mod report;

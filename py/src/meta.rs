@@ -66,7 +66,9 @@ pub(crate) fn spell(value: &ValueMeta<'_>) -> String {
         ValueMeta::Text(text) => format!("str {text:?}"),
         ValueMeta::Tensor(meta) => {
             let most = if meta.dynamic { "at most " } else { "" };
-            format!("a {} tensor of shape {most}{}", meta.dtype, display_sizes(meta.sizes))
+            let dtype = meta.dtype.to_string();
+            let article = if dtype.starts_with('i') { "an" } else { "a" };
+            format!("{article} {dtype} tensor of shape {most}{}", display_sizes(meta.sizes))
         }
         _ => "None".into(),
     }

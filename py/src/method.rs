@@ -19,12 +19,13 @@ use crate::preallocated::Targets;
 use crate::report::MemoryReport;
 use crate::state::State;
 use crate::tensor::Tensor;
-use arenite::SpaceId;
+use arenite::delegate::StateSpec;
 use arenite::exec::{self, Input, Loader, Output};
 use arenite::program::{MethodPlan, Program, Storage};
-use arenite::tensor::{DType, Dims};
+use arenite::tensor::Dims;
 use arenite::value::Value;
 use parking_lot::Mutex;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyList, PyTuple};
@@ -45,14 +46,6 @@ pub(crate) struct Method {
     _keep: (Arc<Loader>, Arc<Handle>),
     /// How many runs began; borrowed outputs remember theirs.
     runs: AtomicU64,
-}
-
-/// One state of a method.
-pub(crate) struct StateEntry {
-    pub(crate) name: String,
-    pub(crate) dtype: DType,
-    pub(crate) sizes: Dims,
-    pub(crate) space: SpaceId,
 }
 
 /// Lets a value that stays on this thread into a closure that runs without the interpreter.
@@ -104,16 +97,8 @@ impl Method {
     }
 
     /// The names, kinds and sizes of all state.
-    pub(crate) fn state_entries(&self, py: Python<'_>) -> Vec<StateEntry> {
-        self.locked(py, |method| {
-            let entry = |(name, tensor): (String, &arenite::tensor::Tensor)| StateEntry {
-                name,
-                dtype: tensor.dtype(),
-                sizes: Dims::new(tensor.sizes()).unwrap_or_else(Dims::empty),
-                space: tensor.space(),
-            };
-            method.state().map(entry).collect()
-        })
+    pub(crate) fn state_specs(&self, py: Python<'_>) -> Vec<StateSpec> {
+        self.locked(py, |method| method.state().collect())
     }
 
     /// A copy of a state of `size_bytes` bytes, row-major.
@@ -289,6 +274,9 @@ impl Method {
         let (py, own) = (slf.py(), slf.get());
         let args = Args::collect(inputs, own)?;
         let wanted = match out {
+            Some(_) if borrow_outputs => {
+                return Err(PyValueError::new_err("out= and borrow_outputs=True ask for different outputs"));
+            }
             Some(out) => Wanted::Into(Targets::new(out, own.plan())?),
             None if borrow_outputs => Wanted::Borrowed(slf),
             None => Wanted::Owned { torch: args.torch },
@@ -316,7 +304,7 @@ impl Method {
 
     /// The name.
     #[getter]
-    fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.plan().name
     }
 

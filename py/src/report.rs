@@ -90,6 +90,17 @@ fn method_dict<'py>(py: Python<'py>, report: &exec::MemoryReport) -> PyResult<Bo
         spaces.set_item(row.space.to_string(), space)?;
     }
     dict.set_item("spaces", spaces)?;
+    let needs = PyDict::new(py);
+    for need in &report.needs {
+        let space = need.space.to_string();
+        let stages = match needs.get_item(&space)? {
+            Some(stages) => stages.cast_into::<PyDict>()?,
+            None => PyDict::new(py),
+        };
+        stages.set_item(need.stage.to_string(), need.size_bytes)?;
+        needs.set_item(space, stages)?;
+    }
+    dict.set_item("needs", needs)?;
     Ok(dict)
 }
 

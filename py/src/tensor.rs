@@ -12,6 +12,7 @@ use crate::memory::Memory;
 use crate::method::Method;
 use crate::ndarray::{self, View};
 use arenite::SpaceId;
+use arenite::delegate::StateSpec;
 use arenite::tensor::shape::{contiguous_order, display_sizes, strides};
 use arenite::tensor::{DType, Dims};
 use pyo3::exceptions::{PyBufferError, PyValueError};
@@ -45,8 +46,10 @@ impl Tensor {
     }
 
     /// A view of a state.
-    pub(crate) fn state(method: Py<Method>, name: &str, dtype: DType, sizes: Dims, space: SpaceId) -> Self {
-        Self { dtype, sizes, space, bytes: Bytes::State { method, name: name.to_owned() } }
+    pub(crate) fn state(method: Py<Method>, spec: StateSpec) -> Self {
+        let StateSpec { name, dtype, sizes, space } = spec;
+        let sizes = Dims::new(&sizes).unwrap_or_else(Dims::empty);
+        Self { dtype, sizes, space, bytes: Bytes::State { method, name: name.into() } }
     }
 
     /// A view of an output of the run numbered `run`.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,3 +88,41 @@ def test_the_command_line_never_shows_a_traceback(tmp_path):
         done = subprocess.run([sys.executable, "-m", "arenite", *words], capture_output=True, text=True)
         assert done.returncode != 0
         assert "Traceback" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "says"),
+    [
+        (lambda: arenite.Host(limit=1 << 70), ValueError, "from 0 to 18446744073709551615"),
+        (lambda: arenite.Host(limit=-1), ValueError, "got -1"),
+        (lambda: arenite.Host(limit="1"), TypeError, "got 1"),  # type: ignore[arg-type]
+        (lambda: arenite.Cuda(70000), ValueError, "device index is an int from 0 to 65535, got 70000"),
+        (lambda: arenite.Arena(arenite.Host(), 1 << 70), ValueError, "number of bytes"),
+        (lambda: arenite.ArenaSet(cuda="cuda:77"), arenite.MemorySpaceError, "cuda:77"),
+    ],
+)
+def test_numbers_out_of_range_and_names_are_told_as_such(make: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=re.escape(says)):
+        make()
+
+
+def test_masked_arrays_are_refused_since_their_memory_tells_no_mask(seed_net: Any) -> None:
+    method, inputs = arenite.load(seed_net.path), seed_net.inputs()
+    clear = [np.ma.masked_array(value) for value in inputs]
+    np.testing.assert_array_equal(method.execute(clear)[0], method.execute(inputs)[0])
+    clear[0][0, 0] = np.ma.masked
+    with pytest.raises(arenite.InputError, match="masked array. Fill it"):
+        method.execute(clear)
+
+
+def test_out_and_borrow_outputs_exclude_each_other(seed_net: Any) -> None:
+    method, inputs = arenite.load(seed_net.path), seed_net.inputs()
+    out = [np.zeros_like(value) for value in seed_net.outputs()]
+    with pytest.raises(ValueError, match="borrow_outputs"):
+        method.execute(inputs, out=out, borrow_outputs=True)
+    assert not out[0].any()
+
+
+def test_a_space_that_only_the_reserved_memory_id_would_need_is_not_needed(seed_net: Any) -> None:
+    with pytest.raises(arenite.MemorySpaceError, match="arena 1 needs 768 bytes in nvme:0"):
+        arenite.load(seed_net.path, arenas={"host": "nvme:0"})

@@ -27,7 +27,9 @@ use std::sync::Arc;
 /// # Ok::<(), arenite::AllocError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Meter(Arc<Mutex<Vec<(SpaceId, Arc<Gauge>)>>>);
+pub struct Meter(Arc<Mutex<Gauges>>);
+
+type Gauges = Vec<(SpaceId, Arc<Gauge>)>;
 
 /// What is taken of a space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -251,6 +251,11 @@ impl ArenaSet {
         Ok(PooledArena { arena: Some(arena), claimed_bytes: Cell::new(bytes), slot, at, set: self.clone() })
     }
 
+    /// Whether both are the same set: clones of one.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// What every space of this set holds and has given out.
     pub fn report(&self) -> ArenaSetReport {
         let spaces = self.pools().map(SpacePool::report).collect();

@@ -9,10 +9,45 @@
 //! only an upload writes, or only a download reads, and that are small, are therefore bound to pinned memory;
 //! their place in the plan stays empty. Deliberately absent: larger tensors, and those that a device keeps.
 
+use super::holdings::{Carved, Holdings, Want};
+use super::load::LoadOptions;
+use super::placement::Placement;
 use super::state::for_each_tensor;
 use crate::program::{Instruction, MethodPlan, Storage, TensorSpec};
 use crate::space::SpaceId;
 use crate::value::{Value, ValueId};
+
+/// The tensors in pinned memory.
+#[derive(Debug)]
+pub(super) struct Mapped {
+    /// Tensor indices, and the memory of each, under the name of the device that reaches it.
+    tensors: Vec<(usize, Carved)>,
+    /// Owns that memory.
+    _pinned: Holdings,
+}
+
+impl Mapped {
+    /// Takes pinned memory for the tensors of a plan that cross the bus; for none where there is none to be had.
+    pub(super) fn take(plan: &MethodPlan, placement: &Placement, options: &LoadOptions, owner: &str) -> Self {
+        let tensors = candidates(plan, &placement.buffers, options.max_mapped_bytes);
+        let size_bytes = |index: usize| plan.tensors[index].size_bytes;
+        let wants: Vec<Want> = tensors
+            .iter()
+            .map(|&(index, _)| Want { space: SpaceId::PINNED, size_bytes: size_bytes(index) })
+            .collect();
+        let there = !wants.is_empty() && options.arenas.resolve(SpaceId::PINNED).is_ok();
+        let taken = there.then(|| Holdings::take(&options.arenas, &wants, owner).ok()).flatten();
+        let (pinned, blocks) = taken.unwrap_or_default();
+        let tensors = tensors.into_iter().zip(blocks);
+        let tensors = tensors.filter_map(|((index, space), block)| Some((index, Carved { space, ..block? })));
+        Self { tensors: tensors.collect(), _pinned: pinned }
+    }
+
+    /// The memory of a tensor, where it is pinned.
+    pub(super) fn of(&self, tensor: usize) -> Option<Carved> {
+        self.tensors.iter().find(|(index, _)| *index == tensor).map(|(_, block)| *block)
+    }
+}
 
 /// How a method uses one tensor.
 #[derive(Clone, Copy, Default)]
@@ -24,11 +59,7 @@ struct Uses {
 
 /// The tensors of a plan that are read or written once across the bus and have at most `max_bytes`, each with
 /// the space of its device. `buffers` are the plan's, with their spaces.
-pub(super) fn candidates(
-    plan: &MethodPlan,
-    buffers: &[(SpaceId, usize)],
-    max_bytes: usize,
-) -> Vec<(usize, SpaceId)> {
+fn candidates(plan: &MethodPlan, buffers: &[(SpaceId, usize)], max_bytes: usize) -> Vec<(usize, SpaceId)> {
     if max_bytes == 0 || buffers.iter().all(|(space, _)| space.name() != "cuda") {
         return Vec::new();
     }

@@ -21,7 +21,7 @@ use super::planned::Planned;
 use super::report::MemoryReport;
 use super::state::Roles;
 use super::step::Step;
-use crate::delegate::{DelegateCall, LoadedDelegate};
+use crate::delegate::{DelegateCall, LoadedDelegate, StateSpec};
 use crate::kernel::{KernelCall, KernelError, Scratch};
 use crate::program::{Instruction, MethodPlan, Program, Storage};
 use crate::tensor::{Bool, DType, Tensor};
@@ -156,21 +156,32 @@ impl Method {
         let program = Arc::clone(&self.program);
         let plan = &program.methods()[self.index];
         self.check_inputs(plan, inputs)?;
-        let shared = self.planned.shared.clone();
+        let (shared, scratch) = (self.planned.shared.clone(), self.planned.scratch.clone());
         let _running = shared.as_ref().map(|shared| shared.running.lock());
+        let _borrowing = scratch.as_ref().map(|scratch| scratch.running().lock());
         if self.changes_values {
             self.tables.parts().0.copy_from_slice(&plan.values);
         }
         // Outputs unbinds what the caller lent, also where a run fails.
         let outputs = Outputs { method: self };
         outputs.method.give_inputs(plan, inputs)?;
-        let done = outputs.method.run_recorded(plan);
+        let done = outputs.method.run_recorded(plan).and_then(|()| outputs.method.copy_outputs(plan));
         if done.is_err() {
             // Device work may still use the memory that the next run writes.
             let _ = outputs.method.planned.holdings.synchronize();
         }
         outputs.method.temp.reset();
         done.map(|()| outputs)
+    }
+
+    /// Copies the outputs that others may write over once this run is over.
+    fn copy_outputs(&mut self, plan: &MethodPlan) -> Result<(), ExecError> {
+        let Planned { copies, holdings, .. } = &mut self.planned;
+        copies.fill(holdings, self.tables.tensors()).map_err(|problem| ExecError::Output {
+            method: plan.name.to_string(),
+            index: 0,
+            problem,
+        })
     }
 
     /// What the last run left, once more. What was in memory of the caller is there no longer.
@@ -342,10 +353,18 @@ impl Method {
         }
     }
 
-    /// The tensors that live from run to run: the name and the tensor.
-    pub fn state(&self) -> impl Iterator<Item = (String, &Tensor)> {
+    /// The tensors that live from run to run.
+    pub fn state(&self) -> impl Iterator<Item = StateSpec> {
         let plan = self.plan();
-        self.state_indices().map(move |index| (state_name(plan, index), &self.tables.tensors()[index]))
+        self.state_indices().map(move |index| {
+            let tensor = &self.tables.tensors()[index];
+            StateSpec {
+                name: state_name(plan, index).into(),
+                dtype: tensor.dtype(),
+                sizes: tensor.sizes().into(),
+                space: tensor.space(),
+            }
+        })
     }
 
     fn state_indices(&self) -> impl Iterator<Item = usize> + '_ {
@@ -358,7 +377,7 @@ impl Method {
             ExecError::NoSuchState {
                 method: self.name_owned(),
                 name: name.into(),
-                present: self.state().map(|(name, _)| name).collect(),
+                present: self.state_indices().map(|index| state_name(plan, index)).collect(),
             }
         })
     }

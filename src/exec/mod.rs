@@ -8,10 +8,12 @@
 //! ([`crate::delegate`]). This decides where bytes live, and when.
 
 mod check;
+mod copies;
 mod device;
 mod error;
 mod flow;
 mod graph;
+mod holdings;
 mod input;
 mod lifetimes;
 mod load;
@@ -22,9 +24,11 @@ mod outputs;
 mod placement;
 mod planned;
 mod report;
+mod shared;
 mod state;
 mod step;
 mod transfer;
+mod wants;
 
 pub use error::{ErrorKind, ExecError, InputProblem, LoadError};
 pub use input::{Input, Output, TensorInput};
@@ -34,3 +38,5 @@ pub use method::{INSTRUCTIONS_MAX, Method};
 pub use outputs::Outputs;
 pub use placement::Replan;
 pub use report::{ArenaRow, MemoryReport, SpaceRow};
+pub use shared::SharedScratch;
+pub use wants::{Need, Stage};

@@ -7,6 +7,7 @@ use super::device;
 use super::error::ExecError;
 use super::input::Output;
 use super::method::Method;
+use super::planned::Planned;
 use crate::value::Value;
 
 /// What a run left: borrows the method and what the caller lent it.
@@ -35,7 +36,11 @@ impl Outputs<'_> {
             Value::Bool(value) => Output::Bool(value),
             Value::Double(value) => Output::Double(value),
             Value::Text(span) => Output::Text(plan.lists.text(span)),
-            Value::Tensor(tensor) => Output::Tensor(&self.method.tables.tensors()[tensor as usize]),
+            Value::Tensor(tensor) => {
+                let tensor = tensor as usize;
+                let copy = self.method.planned.copies.of(tensor);
+                Output::Tensor(copy.unwrap_or(&self.method.tables.tensors()[tensor]))
+            }
             _ => Output::None,
         }
     }
@@ -55,9 +60,10 @@ impl Outputs<'_> {
         let Some(Value::Tensor(at)) = value else {
             return Err(wrong(method, "not a tensor".into()));
         };
-        let tensor = &method.tables.tensors()[at as usize];
-        device::copy_output(&mut method.planned.holdings, tensor, target)
-            .map_err(|problem| wrong(self.method, problem))
+        let at = at as usize;
+        let Planned { holdings, copies, .. } = &mut method.planned;
+        let tensor = copies.of(at).unwrap_or(&method.tables.tensors()[at]);
+        device::copy_output(holdings, tensor, target).map_err(|problem| wrong(self.method, problem))
     }
 }
 

@@ -14,6 +14,7 @@ use super::lifetimes::{BufferRole, LiveBuffer, live_buffers, live_bytes_max};
 use super::load::LoadOptions;
 use super::placement::Placement;
 use super::state::{Roles, for_each_tensor};
+use super::wants::{Need, needs};
 use crate::kernel::Kernel;
 use crate::program::{MethodPlan, Program, Storage};
 use crate::space::SpaceId;
@@ -26,13 +27,13 @@ const BOUND_ALIGN: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArenaRow {
-    /// The memory id.
+    /// The memory id; past the plan's own, what was set apart from lent scratch.
     pub index: usize,
     /// The space, after remapping.
     pub space: SpaceId,
     /// How many bytes.
     pub size_bytes: usize,
-    /// What lies there, in words.
+    /// What lies there, in words; "lent" where other methods use it by turns.
     pub used_by: String,
     /// The methods that share state of it.
     pub shared_with: Vec<String>,
@@ -75,6 +76,8 @@ pub struct MemoryReport {
     pub state: Vec<(String, SpaceId, usize)>,
     /// Bytes held for unplanned inputs and outputs.
     pub staging_bytes: usize,
+    /// What loading takes, by space and purpose; what delegates take beside it is below.
+    pub needs: Vec<Need>,
     /// What delegates hold for good: constants per space. Empty until the method is loaded.
     pub delegate_constants: Vec<(SpaceId, usize)>,
     /// What delegates hold for temporary values, per space. Empty until the method is loaded.
@@ -84,7 +87,7 @@ pub struct MemoryReport {
 }
 
 impl MemoryReport {
-    /// What a method wants, without taking it: sizes as in its file, spaces as `options` map them.
+    /// What a method wants, without taking it: sizes as in its file, spaces as `options` map them, nothing lent.
     ///
     /// # Errors
     /// [`super::LoadError`] where there is no such method.
@@ -119,6 +122,7 @@ impl MemoryReport {
 
     /// Without every kernel nothing is known of what instructions write.
     fn new(program: &Program, plan: &MethodPlan, options: &LoadOptions, placement: &Placement) -> Self {
+        let index = program.methods().iter().position(|method| core::ptr::eq(method, plan)).unwrap_or(0);
         let kernels: Option<Vec<Kernel>> = (0..plan.operators.len())
             .map(|operator| options.kernels.get(plan.operator(u32::try_from(operator).ok()?)))
             .collect();
@@ -142,6 +146,7 @@ impl MemoryReport {
             file: program.label().rsplit('/').next().unwrap_or_default().into(),
             constants_bytes: constants_bytes(plan),
             staging_bytes: staging_bytes(plan),
+            needs: needs(program, index, placement, options).unwrap_or_default(),
             delegate_constants: Vec::new(),
             delegate_scratch: Vec::new(),
             arenas,
@@ -227,11 +232,13 @@ fn used_by(plan: &MethodPlan, placement: &Placement, buffer: usize) -> String {
     };
     let parts: Vec<String> =
         [listed(&plan.inputs, "input"), listed(&plan.outputs, "output")].into_iter().flatten().collect();
+    let lent = if buffer < placement.lent_ids { ", lent" } else { "" };
     if parts.is_empty() {
         let count = (0..plan.tensors.len()).filter(|&tensor| here(tensor)).count();
-        return format!("{count} tensor{}", if count == 1 { "" } else { "s" });
+        let what = if buffer >= plan.buffers.len() { "state: " } else { "" };
+        return format!("{what}{count} tensor{}{lent}", if count == 1 { "" } else { "s" });
     }
-    parts.join("; ")
+    format!("{}{lent}", parts.join("; "))
 }
 
 /// The other methods that share state of a buffer.

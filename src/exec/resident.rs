@@ -74,7 +74,12 @@ unsafe impl Sync for Shelf {}
 
 impl Shelf {
     /// An empty shelf for blocks of this size.
-    pub(super) fn new(arenas: &ArenaSet, space: SpaceId, size_bytes: usize, owner: &str) -> Result<Arc<Self>, String> {
+    pub(super) fn new(
+        arenas: &ArenaSet,
+        space: SpaceId,
+        size_bytes: usize,
+        owner: &str,
+    ) -> Result<Arc<Self>, String> {
         let arena = arenas.take(space, 0, owner).map_err(|error| error.to_string())?;
         let stock = Stock { arena, free: Vec::new(), blocks: 0, device: None };
         Ok(Arc::new(Self { space, size_bytes: size_bytes.max(1), stock: Mutex::new(stock) }))
@@ -83,7 +88,9 @@ impl Shelf {
     /// A block for work on `stream`, behind whatever used it last.
     pub(super) fn take(self: &Arc<Self>, stream: usize) -> Result<Lease, String> {
         let mut stock = self.stock.lock();
-        let usable = |shelved: &Shelved| matches!(shelved.last, LastUse::Done) || shelved.last == LastUse::Stream(stream);
+        let usable = |shelved: &Shelved| {
+            matches!(shelved.last, LastUse::Done) || shelved.last == LastUse::Stream(stream)
+        };
         if !stock.free.iter().any(usable)
             && stock.blocks >= BLOCKS_MIN
             && !stock.free.is_empty()

@@ -9,7 +9,7 @@ use super::loaded::{Loaded, Parts, Place};
 use super::payload::{Constant, Payload, Weights as Listed, digest_of_key};
 use super::platform::Platform;
 use super::weights::{Weights, take};
-use crate::delegate::{DelegateError, DelegateLoad, DelegateState};
+use crate::delegate::{DelegateError, DelegateLoad, StateSpec};
 use crate::space::SpaceId;
 use core::ptr::NonNull;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ struct Binder {
     /// Constants on the host of code that runs elsewhere.
     host: Option<Arc<Weights>>,
     platform: Platform,
-    state: Vec<DelegateState>,
+    state: Vec<StateSpec>,
     places: Vec<Place>,
 }
 
@@ -211,7 +211,7 @@ impl Binder {
             return;
         }
         let space = if constant.on_device { load.space } else { SpaceId::HOST };
-        self.state.push(DelegateState {
+        self.state.push(StateSpec {
             name: constant.name.as_str().into(),
             dtype: constant.dtype,
             sizes: sizes.into(),

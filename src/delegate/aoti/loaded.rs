@@ -22,7 +22,7 @@ use super::run::{Backend, Placement, Run, during};
 use super::weights::{Weights, fill};
 use super::working::Working;
 use crate::arena::PooledArena;
-use crate::delegate::{DelegateCall, DelegateError, DelegateMemory, DelegateState, LoadedDelegate};
+use crate::delegate::{DelegateCall, DelegateError, DelegateMemory, LoadedDelegate, StateSpec};
 use crate::space::{Piece, Queue, SpaceId};
 use crate::tensor::{Dims, Tensor};
 use core::ptr::{NonNull, null_mut};
@@ -35,7 +35,7 @@ pub(super) struct Loaded {
     platform: Platform,
     space: SpaceId,
     weights: Vec<Arc<Weights>>,
-    state: Vec<DelegateState>,
+    state: Vec<StateSpec>,
     places: Vec<Place>,
     scratch: PooledArena,
     scope: Arc<()>,
@@ -114,7 +114,7 @@ pub(super) struct Parts {
     pub(super) platform: Platform,
     pub(super) space: SpaceId,
     pub(super) weights: Vec<Arc<Weights>>,
-    pub(super) state: Vec<DelegateState>,
+    pub(super) state: Vec<StateSpec>,
     pub(super) places: Vec<Place>,
     pub(super) scratch: PooledArena,
 }
@@ -388,7 +388,7 @@ impl LoadedDelegate for Loaded {
         }
     }
 
-    fn state(&self) -> &[DelegateState] {
+    fn state(&self) -> &[StateSpec] {
         &self.state
     }
 
