@@ -19,11 +19,13 @@ use super::memory::{Tables, Temp};
 use super::outputs::Outputs;
 use super::planned::Planned;
 use super::report::MemoryReport;
+use super::resident::Resident;
 use super::state::Roles;
 use super::step::Step;
 use crate::delegate::{DelegateCall, LoadedDelegate, StateSpec};
 use crate::kernel::{KernelCall, KernelError, Scratch};
 use crate::program::{Instruction, MethodPlan, Program, Storage};
+use crate::space::SpaceId;
 use crate::tensor::{Bool, DType, Tensor};
 use crate::value::{Value, ValueId};
 use core::ptr::NonNull;
@@ -63,6 +65,8 @@ pub struct Method {
     changes_values: bool,
     /// Tensors without planned memory: bound for one run.
     supplied: Box<[usize]>,
+    /// Outputs that stay on a device.
+    pub(super) resident: Resident,
     index: usize,
     options: LoadOptions,
     program: Arc<Program>,
@@ -93,6 +97,7 @@ impl Method {
             roles,
             changes_values,
             supplied,
+            resident: Resident::default(),
             index,
             options,
             program,
@@ -153,6 +158,34 @@ impl Method {
     /// # Ok(()) }
     /// ```
     pub fn execute<'a>(&'a mut self, inputs: &'a [Input<'a>]) -> Result<Outputs<'a>, ExecError> {
+        self.execute_as(inputs, None)
+    }
+
+    /// As [`Method::execute`], for tensors that stay on a device: [`Outputs::take_device`] gives an output's own
+    /// memory away. With a stream, device work goes there, and is not waited for where the host takes no part in
+    /// it: neither inputs nor outputs are in host memory, and the method shares nothing with others.
+    ///
+    /// # Safety
+    /// * `stream` is the driver's handle of a stream of the method's device, or 0 for the default one.
+    /// * What device inputs name stays valid until the work is done, also after this returned; work that writes it
+    ///   is done, or queued on `stream` before.
+    ///
+    /// # Errors
+    /// As [`Method::execute`].
+    pub unsafe fn execute_on<'a>(
+        &'a mut self,
+        stream: Option<usize>,
+        inputs: &'a [Input<'a>],
+    ) -> Result<Outputs<'a>, ExecError> {
+        self.execute_as(inputs, Some(stream))
+    }
+
+    /// Runs; `resident` is there where outputs stay on their device, and holds the caller's stream.
+    fn execute_as<'a>(
+        &'a mut self,
+        inputs: &'a [Input<'a>],
+        resident: Option<Option<usize>>,
+    ) -> Result<Outputs<'a>, ExecError> {
         let program = Arc::clone(&self.program);
         let plan = &program.methods()[self.index];
         self.check_inputs(plan, inputs)?;
@@ -164,14 +197,22 @@ impl Method {
         }
         // Outputs unbinds what the caller lent, also where a run fails.
         let outputs = Outputs { method: self };
-        outputs.method.give_inputs(plan, inputs)?;
-        let done = outputs.method.run_recorded(plan).and_then(|()| outputs.method.copy_outputs(plan));
+        let method = &mut *outputs.method;
+        method.planned.holdings.leaves =
+            resident.flatten().is_some() && shared.is_none() && scratch.is_none();
+        let begun = resident.map_or(Ok(()), |stream| method.begin_resident(plan, stream));
+        let done = begun
+            .and_then(|()| method.give_inputs(plan, inputs))
+            .and_then(|()| method.run_recorded(plan))
+            .and_then(|()| method.copy_outputs(plan));
         if done.is_err() {
             // Device work may still use the memory that the next run writes.
             let _ = outputs.method.planned.holdings.synchronize();
         }
         outputs.method.temp.reset();
-        done.map(|()| outputs)
+        done?;
+        outputs.method.end_resident(plan, resident.flatten())?;
+        Ok(outputs)
     }
 
     /// Copies the outputs that others may write over once this run is over.
@@ -182,6 +223,11 @@ impl Method {
             index: 0,
             problem,
         })
+    }
+
+    /// The driver's handle of the stream that work in a device space goes to unless a caller's is passed.
+    pub fn stream(&mut self, space: SpaceId) -> Option<usize> {
+        self.planned.holdings.queue(space).map(|queue| queue.raw_stream())
     }
 
     /// What the last run left, once more. What was in memory of the caller is there no longer.
@@ -237,7 +283,9 @@ impl Method {
                 wrong(InputProblem::Kind { expected: "sizes that fit".into(), got: error.to_string() })
             })?;
             let planned = !matches!(plan.tensors[at].storage, Storage::Supplied);
-            if !planned && may_borrow(target, source, &self.planned, at) {
+            // A recorded graph has addresses inside.
+            let bakes = !source.space().is_host() && !matches!(self.graph, Graph::Off);
+            if !planned && !bakes && may_borrow(target, source, &self.planned, at) {
                 let address = NonNull::new(source.address().cast_mut()).unwrap_or(NonNull::dangling());
                 let size_bytes = target.size_bytes();
                 // SAFETY:
@@ -262,7 +310,7 @@ impl Method {
     pub(super) fn run(&mut self, plan: &MethodPlan) -> Result<(), ExecError> {
         self.run_steps(plan)?;
         let last = plan.instructions.len().saturating_sub(1);
-        self.planned.holdings.synchronize().map_err(|error| queue_error(plan, last, &error))
+        self.planned.holdings.finish().map_err(|error| queue_error(plan, last, &error))
     }
 
     /// Runs every instruction.
@@ -342,6 +390,7 @@ impl Method {
 
     /// Takes back what the caller lent and what views named.
     pub(super) fn unbind_lent(&mut self) {
+        self.resident.fresh.clear();
         if self.supplied.is_empty() {
             return;
         }
@@ -491,7 +540,7 @@ fn kernel_error(plan: &MethodPlan, at: usize, state_written: bool, source: Kerne
 }
 
 #[cold]
-fn queue_error(plan: &MethodPlan, at: usize, error: &crate::space::QueueError) -> ExecError {
+pub(super) fn queue_error(plan: &MethodPlan, at: usize, error: &crate::space::QueueError) -> ExecError {
     ExecError::Delegate {
         method: plan.name.to_string(),
         instruction: at,
