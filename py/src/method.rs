@@ -48,11 +48,25 @@ pub(crate) struct Method {
     /// The method's own stream on each device.
     streams: Vec<(SpaceId, usize)>,
     /// Tensors of other frameworks that device work left behind may still read.
-    held: Mutex<Vec<(Arc<dyn Mark>, Vec<Foreign>)>>,
+    held: Mutex<Vec<Held>>,
     /// Keeps the state that methods share, and the arena set for figures.
     _keep: (Arc<Loader>, Arc<Handle>),
     /// How many runs began; borrowed outputs remember theirs.
     runs: AtomicU64,
+}
+
+/// Tensors to be kept until a mark is done.
+type Held = (Arc<dyn Mark>, Vec<Foreign>);
+
+/// Between what a run goes on.
+#[derive(Clone, Copy)]
+enum Ends {
+    /// Inputs and outputs pass through host memory.
+    Host,
+    /// They stay on the device, on the method's own stream, which is waited for.
+    Own,
+    /// They stay on the device, on a stream of the caller's or PyTorch's.
+    Stream(usize),
 }
 
 /// Lets a value that stays on this thread into a closure that runs without the interpreter.
@@ -162,21 +176,20 @@ impl Method {
         }
     }
 
-    /// Where device work goes: `None` where the host takes part at both ends, else the caller's stream, or
-    /// PyTorch's where that serves, or with `Some(None)` the method's own, which is waited for.
-    fn stream_of(py: Python<'_>, seen: Seen, named: Option<usize>) -> PyResult<Option<Option<usize>>> {
+    /// Where device work goes: to the stream that was named, or PyTorch's current one where that serves.
+    fn ends_of(py: Python<'_>, seen: Seen, named: Option<usize>) -> PyResult<Ends> {
         match (named, seen.torch_stream) {
-            (Some(_), _) => Ok(Some(named)),
-            (None, current @ Some(_)) if !seen.foreign => Ok(Some(current)),
+            (Some(stream), _) => Ok(Ends::Stream(stream)),
+            (None, Some(stream)) if !seen.foreign => Ok(Ends::Stream(stream)),
             (None, Some(_)) => {
                 // Tensors of two frameworks: nobody orders PyTorch's for the method's own stream.
                 py.import("torch")?
                     .getattr("cuda")?
                     .call_method0("current_stream")?
                     .call_method0("synchronize")?;
-                Ok(Some(None))
+                Ok(Ends::Own)
             }
-            (None, None) => Ok(seen.device.then_some(None)),
+            (None, None) => Ok(if seen.device { Ends::Own } else { Ends::Host }),
         }
     }
 
@@ -206,12 +219,15 @@ impl Method {
         named: Option<usize>,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let seen = args.seen;
-        let resident = Self::stream_of(py, seen, named)?;
-        if let Some(stream) = resident {
-            let own = self.streams.first().map_or(0, |(_, own)| *own);
+        let ends = Self::ends_of(py, seen, named)?;
+        let stream = match ends {
+            Ends::Host => None,
+            Ends::Own => self.streams.first().map(|(_, own)| *own),
+            Ends::Stream(stream) => Some(stream),
+        };
+        if let Some(stream) = stream {
             // SAFETY: a live stream: the caller's by the terms of `stream=`, PyTorch's, or the method's.
-            let ordered = unsafe { args.order(stream.unwrap_or(own)) };
-            ordered.map_err(|failure| {
+            unsafe { args.order(stream) }.map_err(|failure| {
                 error::new(py, Class::MemorySpaceError, &failure.to_string(), Facts::default())
             })?;
         }
@@ -226,19 +242,23 @@ impl Method {
             let work = OneThread((&mut *method, inputs));
             let done = py.detach(move || {
                 let (method, inputs) = work.take();
-                OneThread(match resident {
-                    None => method.execute(inputs),
-                    // SAFETY: a live stream, as above; device inputs are ordered for it, and kept below where their
-                    // memory does not come back in its order.
-                    Some(stream) => unsafe { method.execute_on(stream, inputs) },
-                })
+                let stream = match ends {
+                    Ends::Host => return OneThread(method.execute(inputs)),
+                    Ends::Own => None,
+                    Ends::Stream(stream) => Some(stream),
+                };
+                // SAFETY: a live stream, as above; device inputs are ordered for it, and kept below where their
+                // memory does not come back in its order.
+                OneThread(unsafe { method.execute_on(stream, inputs) })
             });
             let mut outputs = done.take().map_err(|failure| error::exec(py, &failure))?;
             if let Wanted::Into(targets) = wanted {
                 targets.check_sizes(py, &outputs)?;
             }
             let made = |index| match wanted {
-                Wanted::Owned if resident.is_some() => output::take(py, &mut outputs, index, seen.torch),
+                Wanted::Owned if !matches!(ends, Ends::Host) => {
+                    output::take(py, &mut outputs, index, seen.torch)
+                }
                 Wanted::Owned => output::collect(py, &mut outputs, index, seen.torch),
                 Wanted::Borrowed(own) => self.borrow(own, &mut outputs, (index, run)),
                 Wanted::Into(targets) => targets.fill(py, &mut outputs, index),

@@ -282,7 +282,7 @@ impl Tensor {
     fn __dlpack__<'py>(
         &self,
         py: Python<'py>,
-        stream: Option<Bound<'py, PyAny>>,
+        stream: Option<&Bound<'py, PyAny>>,
         max_version: Option<(u32, u32)>,
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
@@ -294,7 +294,7 @@ impl Tensor {
             if copy == Some(true) {
                 return Err(PyBufferError::new_err("copy a device tensor with copy_to(space)"));
             }
-            if let Some(stream) = dlpack::consumer_stream(stream.as_ref())? {
+            if let Some(stream) = dlpack::consumer_stream(stream)? {
                 // SAFETY: the consumer's stream, by DLPack's terms.
                 let ordered = unsafe { tensor.order(stream) };
                 ordered.map_err(|failure| PyBufferError::new_err(failure.to_string()))?;

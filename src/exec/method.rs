@@ -19,7 +19,7 @@ use super::memory::{Tables, Temp};
 use super::outputs::Outputs;
 use super::planned::Planned;
 use super::report::MemoryReport;
-use super::resident::Resident;
+use super::resident::{Ends, Resident};
 use super::state::Roles;
 use super::step::Step;
 use crate::delegate::{DelegateCall, LoadedDelegate, StateSpec};
@@ -158,7 +158,7 @@ impl Method {
     /// # Ok(()) }
     /// ```
     pub fn execute<'a>(&'a mut self, inputs: &'a [Input<'a>]) -> Result<Outputs<'a>, ExecError> {
-        self.execute_as(inputs, None)
+        self.execute_between(inputs, Ends::Host)
     }
 
     /// As [`Method::execute`], for tensors that stay on a device: [`Outputs::take_device`] gives an output's own
@@ -177,14 +177,13 @@ impl Method {
         stream: Option<usize>,
         inputs: &'a [Input<'a>],
     ) -> Result<Outputs<'a>, ExecError> {
-        self.execute_as(inputs, Some(stream))
+        self.execute_between(inputs, Ends::Device(stream))
     }
 
-    /// Runs; `resident` is there where outputs stay on their device, and holds the caller's stream.
-    fn execute_as<'a>(
+    fn execute_between<'a>(
         &'a mut self,
         inputs: &'a [Input<'a>],
-        resident: Option<Option<usize>>,
+        ends: Ends,
     ) -> Result<Outputs<'a>, ExecError> {
         let program = Arc::clone(&self.program);
         let plan = &program.methods()[self.index];
@@ -198,9 +197,8 @@ impl Method {
         // Outputs unbinds what the caller lent, also where a run fails.
         let outputs = Outputs { method: self };
         let method = &mut *outputs.method;
-        method.planned.holdings.leaves =
-            resident.flatten().is_some() && shared.is_none() && scratch.is_none();
-        let begun = resident.map_or(Ok(()), |stream| method.begin_resident(plan, stream));
+        method.planned.holdings.leaves = ends.stream().is_some() && shared.is_none() && scratch.is_none();
+        let begun = method.begin_resident(plan, ends);
         let done = begun
             .and_then(|()| method.give_inputs(plan, inputs))
             .and_then(|()| method.run_recorded(plan))
@@ -211,7 +209,7 @@ impl Method {
         }
         outputs.method.temp.reset();
         done?;
-        outputs.method.end_resident(plan, resident.flatten())?;
+        outputs.method.end_resident(plan, ends)?;
         Ok(outputs)
     }
 

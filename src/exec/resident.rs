@@ -104,15 +104,14 @@ impl Shelf {
             device.synchronize_device().map_err(|error| error.to_string())?;
             stock.free.iter_mut().for_each(|shelved| shelved.last = LastUse::Done);
         }
-        let address = match stock.free.iter().position(usable) {
-            Some(index) => stock.free.swap_remove(index).address,
-            None => {
-                let layout = Layout::from_size_align(self.size_bytes, ALIGN_BYTES)
-                    .map_err(|_| "more than can be addressed".to_string())?;
-                let block = stock.arena.allocate(layout).map_err(|error| error.to_string())?;
-                stock.blocks += 1;
-                block.address()
-            }
+        let address = if let Some(index) = stock.free.iter().position(usable) {
+            stock.free.swap_remove(index).address
+        } else {
+            let layout = Layout::from_size_align(self.size_bytes, ALIGN_BYTES)
+                .map_err(|_| "more than can be addressed".to_string())?;
+            let block = stock.arena.allocate(layout).map_err(|error| error.to_string())?;
+            stock.blocks += 1;
+            block.address()
         };
         Ok(Lease { shelf: Arc::clone(self), address, last: Mutex::new(LastUse::Stream(stream)) })
     }
@@ -156,6 +155,22 @@ impl Drop for Lease {
     }
 }
 
+/// Between what a run goes on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ends {
+    /// Inputs and outputs pass through host memory.
+    Host,
+    /// They stay on their device, on the caller's stream where there is one.
+    Device(Option<usize>),
+}
+
+impl Ends {
+    /// The caller's stream.
+    pub(super) fn stream(self) -> Option<usize> {
+        if let Self::Device(stream) = self { stream } else { None }
+    }
+}
+
 /// What a method keeps for outputs that stay on their device.
 #[derive(Debug, Default)]
 pub(super) struct Resident {
@@ -177,11 +192,8 @@ impl Method {
     }
 
     /// Sends work to the caller's stream, and gives outputs without planned memory blocks of their own.
-    pub(super) fn begin_resident(
-        &mut self,
-        plan: &MethodPlan,
-        stream: Option<usize>,
-    ) -> Result<(), ExecError> {
+    pub(super) fn begin_resident(&mut self, plan: &MethodPlan, ends: Ends) -> Result<(), ExecError> {
+        let Ends::Device(stream) = ends else { return Ok(()) };
         let failed = |index: usize, problem: String| ExecError::Output {
             method: plan.name.to_string(),
             index,
@@ -217,8 +229,8 @@ impl Method {
     }
 
     /// Lets the caller's stream wait for work that a recorded graph did on another one.
-    pub(super) fn end_resident(&mut self, plan: &MethodPlan, stream: Option<usize>) -> Result<(), ExecError> {
-        let (Some(stream), Some(mark)) = (stream, &self.planned.holdings.mark) else { return Ok(()) };
+    pub(super) fn end_resident(&mut self, plan: &MethodPlan, ends: Ends) -> Result<(), ExecError> {
+        let (Some(stream), Some(mark)) = (ends.stream(), &self.planned.holdings.mark) else { return Ok(()) };
         if matches!(self.graph, Graph::Off) {
             return Ok(());
         }
