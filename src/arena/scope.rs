@@ -28,6 +28,19 @@ pub struct Checkpoint {
     base: usize,
 }
 
+impl Checkpoint {
+    /// As two numbers, for languages that have no types to keep it in.
+    pub const fn to_parts(self) -> [usize; 2] {
+        [self.cursor, self.base]
+    }
+
+    /// What [`to_parts`](Self::to_parts) gave. Other numbers are a point that no arena stood at, or one in the
+    /// midst of a block.
+    pub const fn from_parts([cursor, base]: [usize; 2]) -> Self {
+        Self { cursor, base }
+    }
+}
+
 /// The right to allocate in an arena for `'a`, which ends no later than its enclosing scope.
 ///
 /// Made by [`Arena::scoped`], [`Arena::root_scope`] and [`ScopeGuard::scope`]. Scopes nest, and what an
@@ -126,7 +139,7 @@ impl<S: MemorySpace> Arena<S> {
             _ if index == chunks.current => self.offset_of(self.cursor.get()),
             _ => chunks.list[index].left_bytes,
         };
-        checkpoint.cursor <= checkpoint.base + used_bytes
+        (checkpoint.base..=checkpoint.base + used_bytes).contains(&checkpoint.cursor)
     }
 
     /// Stands at `mark` again, where the arena stood before. What was given out since must not be used
