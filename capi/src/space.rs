@@ -75,8 +75,8 @@ unsafe impl MemorySpace for OwnSpace {
         if !address.addr().get().is_multiple_of(layout.align()) {
             // SAFETY: it came from `allocate` just now, with these numbers.
             unsafe {
-                (self.deallocate)(self.context, address.as_ptr().cast(), layout.size(), layout.align())
-            };
+                (self.deallocate)(self.context, address.as_ptr().cast(), layout.size(), layout.align());
+            }
             return Err(refused("the caller's allocate gave an address that is not aligned as asked"));
         }
         Ok(Block::new(address, layout))
