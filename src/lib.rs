@@ -17,7 +17,9 @@
 pub mod align;
 pub mod arena;
 pub mod plan;
+pub mod pool;
 pub mod space;
+mod tlsf;
 
 #[cfg(feature = "exec")]
 pub mod delegate;
@@ -41,7 +43,8 @@ pub use arena::{
     Arena, ArenaSet, ArenaSetBuilder, ArenaSetReport, ArenaStats, Checkpoint, MissingSpace, OpenSpace,
     OwnerReport, PooledArena, Scope, ScopeGuard, SpaceReport,
 };
+pub use pool::{Acquired, Mark, Pool, PoolBlock, PoolKey, PoolKeyError, PoolStats, Readiness, Request};
 pub use space::{
     AllocError, AllocErrorKind, Block, FailNth, HostAccessible, HostSpace, HostStats, LimitSource, Limited,
-    MemorySpace, ParseSpaceIdError, Recording, Reserve, SpaceCounts, SpaceId,
+    MemorySpace, Owner, ParseSpaceIdError, Recording, Reserve, Retries, SpaceCounts, SpaceId, Tag,
 };

@@ -10,8 +10,8 @@
 //! cannot reach. Where the space reserves address space, an arena is one address range that grows in place;
 //! else it is a list of exact blocks. No block ever moves.
 //!
-//! Deliberately absent: freeing one block, and running destructors. What needs either belongs in a pool or
-//! a `Box`.
+//! Deliberately absent: freeing one block, and running destructors. What needs either belongs in a
+//! [`Pool`](crate::pool::Pool) or a `Box`.
 //!
 //! # Invariants
 //! * **A1** `cursor..end` lies within the committed part of the current chunk, or nothing fits in it.
@@ -21,7 +21,7 @@
 
 mod bump;
 mod chunk;
-mod pool;
+mod lender;
 mod scope;
 mod set;
 mod stats;

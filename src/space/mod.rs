@@ -23,16 +23,20 @@ mod limited;
 mod pages;
 mod queue;
 mod recording;
+mod tag;
+mod wrapped;
 
 pub use block::Block;
 pub(crate) use block::dangling;
-pub use error::{AllocError, AllocErrorKind, LimitSource};
-pub use fail_nth::FailNth;
+pub use error::{AllocError, AllocErrorKind, LimitSource, Owner, Retries};
+pub use fail_nth::{FailNth, Failure};
 pub use host::{HostSpace, HostStats};
 pub use id::{NAME_LEN_MAX, ParseSpaceIdError, SpaceId};
-pub use limited::Limited;
+pub use limited::{Limit, Limited};
 pub use queue::{GraphId, Piece, Queue, QueueError};
-pub use recording::{Recording, SpaceCounts};
+pub use recording::{Counter, Recording, SpaceCounts};
+pub use tag::Tag;
+pub use wrapped::{Ask, GiveBack, SpaceHooks, Wrapped};
 
 use core::alloc::Layout;
 use core::fmt;
@@ -95,6 +99,12 @@ pub unsafe trait MemorySpace: Send + Sync + fmt::Debug {
     fn as_reserve(&self) -> Option<&dyn Reserve> {
         None
     }
+
+    /// The same space as one that wants to know which bytes an arena took back, to spoil them.
+    #[inline(always)]
+    fn as_poison(&self) -> Option<&dyn Poison> {
+        None
+    }
 }
 
 /// A space whose blocks the CPU reads and writes: only these yield references.
@@ -143,5 +153,18 @@ pub unsafe trait Reserve {
     unsafe fn release(&self, region: Block, committed_bytes: usize);
 }
 
+/// A space that spoils memory which nobody may read any more, so that a read by mistake shows.
+///
+/// # Safety
+/// [`poison`](Self::poison) writes nothing but the bytes it is told.
+pub unsafe trait Poison {
+    /// Spoils a block, or a part of one.
+    ///
+    /// # Safety
+    /// * `block` lies within a live block of this space; nothing uses its bytes.
+    unsafe fn poison(&self, block: Block);
+}
+
 const _: Option<&dyn MemorySpace> = None;
+const _: Option<&dyn Poison> = None;
 const _: Option<&dyn Reserve> = None;

@@ -13,6 +13,10 @@ mod plan_features;
 mod plan_golden;
 mod plan_properties;
 mod plan_rejects;
+mod pool_blocks;
+mod pool_cases;
+mod pool_properties;
+mod pool_streams;
 mod space_contract;
 mod support;
 

@@ -3,7 +3,7 @@
 use crate::support::fake_device::FakeDevice;
 use crate::support::memory::{fill, holds};
 use crate::support::numbers::Numbers;
-use arenite::{AllocErrorKind, Block, FailNth, HostSpace, Limited, MemorySpace, Recording};
+use arenite::{AllocErrorKind, Block, FailNth, HostSpace, Limited, MemorySpace, Pool, Recording};
 use core::alloc::Layout;
 use std::sync::Arc;
 
@@ -171,6 +171,8 @@ contract! {
     nested: Limited::new(Recording::new(FailNth::new(HostSpace::new(), 0)), 1 << 30);
     counted: Arc::new(HostSpace::new());
     boxed: Box::new(HostSpace::new()) as Box<dyn MemorySpace>;
+    pool: Pool::new(HostSpace::new());
+    pool_fake: Pool::new(FakeDevice::new(1 << 30));
 }
 
 #[test]
