@@ -33,6 +33,8 @@ const PROBES: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Live,
+    /// Live, and a key stands for it.
+    Keyed,
     Free,
     /// Free, not yet merged.
     Held,
@@ -137,10 +139,10 @@ impl Tlsf {
         &mut self.nodes[at as usize]
     }
 
-    /// The node, if there is one with this number and generation, and it is live.
-    pub(crate) fn live(&self, at: u32, generation: u32) -> Option<&Node> {
+    /// The node, if there is one with this number and generation, and a key stands for it.
+    pub(crate) fn keyed(&self, at: u32, generation: u32) -> Option<&Node> {
         let node = self.nodes.get(at as usize)?;
-        (node.state == State::Live && node.generation == generation).then_some(node)
+        (node.state == State::Keyed && node.generation == generation).then_some(node)
     }
 
     /// A new extent, free for anybody. Start and size are multiples of the granule; `None` where there are

@@ -57,13 +57,13 @@ pub struct PoolBlock<P: PoolRef> {
     pool: Option<P>,
     block: Block,
     node: u32,
-    generation: u32,
+    owner: u16,
 }
 
 impl<P: PoolRef> PoolBlock<P> {
     #[inline(always)]
-    pub(super) fn new(pool: P, block: Block, node: u32, generation: u32) -> Self {
-        Self { pool: Some(pool), block, node, generation }
+    pub(super) fn new(pool: P, block: Block, node: u32, owner: u16) -> Self {
+        Self { pool: Some(pool), block, node, owner }
     }
 
     /// Where it is, how large and how aligned.
@@ -78,14 +78,14 @@ impl<P: PoolRef> PoolBlock<P> {
         if let Some(owner) = self.pool.take() {
             let pool = owner.pool();
             let lane = mark.stream.lane_of(pool.id);
-            pool.give(self.node, lane.unwrap_or(0), mark.value);
+            pool.give_after(self.node, lane.unwrap_or(0), mark.value);
         }
     }
 
-    /// Stops owning the block: the key gives it back, by [`Pool::free`].
+    /// Stops owning the block: the key gives it back, by [`Pool::free`]. It does not keep the pool alive.
     pub fn into_key(mut self) -> PoolKey {
-        let pool = self.pool.take().map_or(0, |owner| owner.pool().id);
-        PoolKey { pool, node: self.node, generation: self.generation }
+        let gone = PoolKey { pool: 0, node: self.node, generation: 0 };
+        self.pool.take().map_or(gone, |owner| owner.pool().key(self.node))
     }
 }
 
@@ -106,7 +106,7 @@ impl<P: PoolRef> Drop for PoolBlock<P> {
     #[inline]
     fn drop(&mut self) {
         if let Some(owner) = &self.pool {
-            owner.pool().give(self.node, 0, 0);
+            owner.pool().give(self.block, self.node, self.owner);
         }
     }
 }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A pool takes large extents from a space and cuts blocks out of them, in constant time and without a word
-//! written into them, so that it serves memory the CPU cannot reach. A [`PoolBlock`] gives its block back when
+//! written into them, so that it serves memory the CPU cannot reach. What a thread gave back last it has again
+//! without a lock. A [`PoolBlock`] gives its block back when
 //! it is dropped; where an owner cannot be kept, [`PoolKey`] stands for one, and is refused when it is used
 //! twice or on another pool.
 //!
@@ -20,13 +21,15 @@
 //! Deliberately absent: events. A mark is a number; which event of a driver stands for it is the caller's.
 //!
 //! # Invariants
-//! * **P1** Every live node is held by one [`PoolBlock`], one [`PoolKey`] or one block of the pool as a space.
+//! * **P1** Every live node is held by one [`PoolBlock`], by one block of the pool as a space, or kept in a
+//!   magazine; every keyed one by a [`PoolKey`].
 //! * **P2** `live_bytes` is the sum of the tags' live bytes, and of the sizes of the live nodes.
 //! * **P3** An extent in the list came from `allocate` of the space and was not given back.
 
 mod extents;
 mod handle;
 mod ledger;
+mod magazine;
 mod request;
 mod slow;
 mod space;
@@ -37,13 +40,14 @@ pub use request::{Acquired, Mark, PoolTag, Readiness, Request, Stream};
 
 use crate::align::checked_align_up;
 use crate::space::{AllocError, AllocErrorKind, Block, MemorySpace, Tag, dangling};
-use crate::tlsf::{NONE, READY, Tlsf};
+use crate::tlsf::{NONE, READY, State as NodeState, Tlsf};
 use core::alloc::Layout;
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 use extents::Extents;
 use ledger::Ledger;
-use parking_lot::Mutex;
+use magazine::Magazines;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -80,6 +84,7 @@ pub struct Pool<S: MemorySpace> {
     step_bytes: usize,
     granule: usize,
     rescue: Option<Rescue>,
+    magazines: Magazines,
     state: Mutex<State>,
     space: S,
 }
@@ -120,6 +125,7 @@ impl<S: MemorySpace> Pool<S> {
             step_bytes: STEP_BYTES,
             granule,
             rescue: None,
+            magazines: Magazines::new(),
             state: Mutex::new(state),
             space,
         }
@@ -153,7 +159,7 @@ impl<S: MemorySpace> Pool<S> {
     /// ```
     /// use arenite::{HostSpace, Pool};
     /// use core::alloc::Layout;
-    /// use parking_lot::Mutex;
+    /// use parking_lot::{Mutex, MutexGuard};
     /// use std::sync::Arc;
     ///
     /// let cache = Arc::new(Mutex::new(Vec::new()));
@@ -183,8 +189,8 @@ impl<S: MemorySpace> Pool<S> {
     /// [`AllocError`] where neither the pool nor its space has room, or a limit is in the way.
     #[inline]
     pub fn allocate(&self, layout: Layout) -> Result<PoolBlock<&Self>, AllocError> {
-        let (block, at, generation) = self.take(layout)?;
-        Ok(PoolBlock::new(self, block, at, generation))
+        let (block, at) = self.take(layout)?;
+        Ok(PoolBlock::new(self, block, at, 0))
     }
 
     /// The same, that keeps the pool alive.
@@ -192,8 +198,8 @@ impl<S: MemorySpace> Pool<S> {
     /// # Errors
     /// As [`allocate`](Self::allocate).
     pub fn allocate_owned(self: &Arc<Self>, layout: Layout) -> Result<PoolBlock<Arc<Self>>, AllocError> {
-        let (block, at, generation) = self.take(layout)?;
-        Ok(PoolBlock::new(Arc::clone(self), block, at, generation))
+        let (block, at) = self.take(layout)?;
+        Ok(PoolBlock::new(Arc::clone(self), block, at, 0))
     }
 
     /// A block as `request` says: for a tag, on a stream, without growing.
@@ -222,8 +228,8 @@ impl<S: MemorySpace> Pool<S> {
     /// [`AllocError`]: its kind tells *exhausted* ([`AllocErrorKind::NotNow`]) from *over budget*
     /// ([`AllocErrorKind::OverLimit`]).
     pub fn acquire(&self, request: &Request) -> Result<Acquired<&Self>, AllocError> {
-        let (block, at, generation, readiness) = self.take_for(request)?;
-        Ok(Acquired { block: PoolBlock::new(self, block, at, generation), readiness })
+        let (block, at, owner, readiness) = self.take_for(request)?;
+        Ok(Acquired { block: PoolBlock::new(self, block, at, owner), readiness })
     }
 
     /// The same, that keeps the pool alive.
@@ -231,8 +237,8 @@ impl<S: MemorySpace> Pool<S> {
     /// # Errors
     /// As [`acquire`](Self::acquire).
     pub fn acquire_owned(self: &Arc<Self>, request: &Request) -> Result<Acquired<Arc<Self>>, AllocError> {
-        let (block, at, generation, readiness) = self.take_for(request)?;
-        Ok(Acquired { block: PoolBlock::new(Arc::clone(self), block, at, generation), readiness })
+        let (block, at, owner, readiness) = self.take_for(request)?;
+        Ok(Acquired { block: PoolBlock::new(Arc::clone(self), block, at, owner), readiness })
     }
 
     /// Gives back what a key stands for.
@@ -260,7 +266,7 @@ impl<S: MemorySpace> Pool<S> {
             return Ok(());
         }
         let mut state = self.state.lock();
-        state.tlsf.live(key.node, key.generation).ok_or(PoolKeyError::Stale)?;
+        state.tlsf.keyed(key.node, key.generation).ok_or(PoolKeyError::Stale)?;
         state.give(key.node, lane, mark);
         Ok(())
     }
@@ -310,7 +316,7 @@ impl<S: MemorySpace> Pool<S> {
 
     /// What is held and given out.
     pub fn stats(&self) -> PoolStats {
-        let state = self.state.lock();
+        let state = self.settled();
         let mut stats = state.ledger.stats;
         stats.capacity_bytes = state.extents.bytes();
         stats.extents = state.extents.len();
@@ -319,12 +325,12 @@ impl<S: MemorySpace> Pool<S> {
 
     /// What is live for each tag, the untagged first.
     pub fn tags(&self) -> Vec<PoolTagStats> {
-        self.state.lock().ledger.owners().to_vec()
+        self.settled().ledger.owners().to_vec()
     }
 
     /// Starts every peak anew from what is live now.
     pub fn reset_peak(&self) {
-        self.state.lock().ledger.reset_peak();
+        self.settled().ledger.reset_peak();
     }
 
     /// Joins what can be joined, and gives whole unused extents back to the space; says how many bytes.
@@ -335,7 +341,7 @@ impl<S: MemorySpace> Pool<S> {
     /// The same, until about `keep_bytes` are held.
     pub fn trim_to(&self, keep_bytes: usize) -> usize {
         let gone = {
-            let mut state = self.state.lock();
+            let mut state = self.settled();
             state.drain();
             state.whole_extents(keep_bytes)
         };
@@ -348,23 +354,38 @@ impl<S: MemorySpace> Pool<S> {
         checked_align_up(layout.size(), self.granule)
     }
 
-    /// A block without a stream. The hot path.
-    #[inline]
-    fn take(&self, layout: Layout) -> Result<(Block, u32, u32), AllocError> {
-        let size = self.rounded(layout).unwrap_or(0);
-        if size != 0 {
-            let mut state = self.state.lock();
-            if state.ledger.may(0, size)
-                && let Some(at) = state.tlsf.take(READY, size, layout.align())
-            {
-                return Ok(state.hand_out(at, layout, 0));
-            }
-        }
-        let (block, at, generation, _) = self.take_slowly(&Request::new(layout), None, 0)?;
-        Ok((block, at, generation))
+    /// The books, with nothing kept beside them.
+    fn settled(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        self.magazines.empty(|at| state.give(at, READY, 0));
+        state
     }
 
-    fn take_for(&self, request: &Request) -> Result<(Block, u32, u32, Readiness), AllocError> {
+    /// A block without a stream. The hot path.
+    #[inline]
+    fn take(&self, layout: Layout) -> Result<(Block, u32), AllocError> {
+        if let Some((address, at)) = self.magazines.take(0, layout.size(), layout.align()) {
+            return Ok((Block::new(address, layout), at));
+        }
+        let (block, at, _, _) = self.take_ready(layout, None, 0).map_or_else(
+            || self.take_slowly(&Request::new(layout), None, 0),
+            |block_at| Ok((block_at.0, block_at.1, 0, Readiness::Ready)),
+        )?;
+        Ok((block, at))
+    }
+
+    /// A free range that needs no wait, booked.
+    fn take_ready(&self, layout: Layout, lane: Option<u16>, owner: u16) -> Option<(Block, u32)> {
+        let size = self.rounded(layout).filter(|&size| size > 0)?;
+        let mut state = self.state.lock();
+        if !state.ledger.may(owner, size) {
+            return None;
+        }
+        let at = state.take_ready(lane, size, layout.align())?;
+        Some((state.hand_out(at, layout, owner), at))
+    }
+
+    fn take_for(&self, request: &Request) -> Result<(Block, u32, u16, Readiness), AllocError> {
         let layout = request.layout;
         let other = || {
             let kind = AllocErrorKind::Refused { reason: "the stream or tag is of another pool" };
@@ -376,52 +397,66 @@ impl<S: MemorySpace> Pool<S> {
             Some(tag) => tag.owner,
             None => 0,
         };
-        let size = self.rounded(layout).unwrap_or(0);
-        if size != 0 {
-            let mut state = self.state.lock();
-            if state.ledger.may(owner, size)
-                && let Some((at, readiness)) = state.take_ready(lane, size, layout.align())
-            {
-                let (block, at, generation) = state.hand_out(at, layout, owner);
-                return Ok((block, at, generation, readiness));
-            }
+        if lane.is_none()
+            && let Some((address, at)) = self.magazines.take(owner, layout.size(), layout.align())
+        {
+            return Ok((Block::new(address, layout), at, owner, Readiness::Ready));
         }
-        self.take_slowly(request, lane, owner)
+        match self.take_ready(layout, lane, owner) {
+            Some((block, at)) => Ok((block, at, owner, Readiness::Ready)),
+            None => self.take_slowly(request, lane, owner),
+        }
     }
 
     /// A block of no bytes: nothing stands behind it.
-    fn empty(layout: Layout) -> (Block, u32, u32, Readiness) {
+    fn empty(layout: Layout) -> (Block, u32, u16, Readiness) {
         (Block::new(dangling(layout.align()), layout), NONE, 0, Readiness::Ready)
     }
 
+    /// Takes back what nothing uses any more.
     #[inline]
-    fn give(&self, at: u32, lane: u16, mark: u64) {
+    fn give(&self, block: Block, at: u32, owner: u16) {
+        if at != NONE && !self.magazines.keep(block.address(), at, owner, block.size_bytes()) {
+            self.give_after(at, READY, 0);
+        }
+    }
+
+    /// Takes back what work up to a mark may still use.
+    fn give_after(&self, at: u32, lane: u16, mark: u64) {
         if at != NONE {
             self.state.lock().give(at, lane, mark);
         }
+    }
+
+    /// A key for a live block.
+    fn key(&self, at: u32) -> PoolKey {
+        let mut generation = 0;
+        if at != NONE {
+            let mut state = self.state.lock();
+            let node = state.tlsf.node_mut(at);
+            node.state = NodeState::Keyed;
+            generation = node.generation;
+        }
+        PoolKey { pool: self.id, node: at, generation }
     }
 }
 
 impl State {
     /// A free range that needs no wait: of the stream itself, or of nobody.
-    fn take_ready(&mut self, lane: Option<u16>, size: usize, align: usize) -> Option<Taken> {
-        if let Some(lane) = lane
-            && let Some(at) = self.tlsf.take(lane, size, align)
-        {
-            return Some((at, Readiness::Ready));
-        }
-        self.tlsf.take(READY, size, align).map(|at| (at, Readiness::Ready))
+    fn take_ready(&mut self, lane: Option<u16>, size: usize, align: usize) -> Option<u32> {
+        let own = lane.and_then(|lane| self.tlsf.take(lane, size, align));
+        own.or_else(|| self.tlsf.take(READY, size, align))
     }
 
     /// Books a node that was taken, and says where it is.
     #[inline(always)]
-    fn hand_out(&mut self, at: u32, layout: Layout, owner: u16) -> (Block, u32, u32) {
+    fn hand_out(&mut self, at: u32, layout: Layout, owner: u16) -> Block {
         let node = self.tlsf.node_mut(at);
         node.mark = layout.size() as u64;
         node.owner = owner;
-        let (start, size, extent, generation) = (node.start, node.size, node.extent, node.generation);
+        let (start, size, extent) = (node.start, node.size, node.extent);
         self.ledger.add(owner, size, layout.size());
-        (Block::new(self.extents.address(extent, start), layout), at, generation)
+        Block::new(self.extents.address(extent, start), layout)
     }
 
     /// Takes a live node back.

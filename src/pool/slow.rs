@@ -18,7 +18,7 @@ impl<S: MemorySpace> Pool<S> {
         request: &Request,
         lane: Option<u16>,
         owner: u16,
-    ) -> Result<(Block, u32, u32, Readiness), AllocError> {
+    ) -> Result<(Block, u32, u16, Readiness), AllocError> {
         let layout = request.layout;
         if layout.size() == 0 {
             return Ok(Self::empty(layout));
@@ -32,8 +32,7 @@ impl<S: MemorySpace> Pool<S> {
                 if retries.trimmed_bytes > 0 || retries.callback_bytes > 0 {
                     state.ledger.stats.rescued += 1;
                 }
-                let (block, at, generation) = state.hand_out(at, layout, owner);
-                return Ok((block, at, generation, readiness));
+                return Ok((state.hand_out(at, layout, owner), at, owner, readiness));
             }
             Err(failure) => failure,
         };
@@ -52,15 +51,15 @@ impl<S: MemorySpace> Pool<S> {
         let (layout, align) = (request.layout, request.layout.align());
         let not_now = AllocError::new(self.space.id(), layout, AllocErrorKind::NotNow);
         {
-            let mut state = self.state.lock();
+            let mut state = self.settled();
             if !state.ledger.may(owner, size) {
                 return Err(self.over_tag(&state, owner, layout));
             }
             let largest_bytes = state.tlsf.largest_free(READY);
             retries.drained_bytes = state.drain();
             retries.merged_bytes = state.tlsf.largest_free(READY).saturating_sub(largest_bytes);
-            if let Some(taken) = state.take_ready(lane, size, align) {
-                return Ok(taken);
+            if let Some(at) = state.take_ready(lane, size, align) {
+                return Ok((at, Readiness::Ready));
             }
         }
         let mut failure = not_now;
@@ -94,10 +93,10 @@ impl<S: MemorySpace> Pool<S> {
             return Err(failure);
         }
         {
-            let mut state = self.state.lock();
+            let mut state = self.settled();
             state.drain();
-            if let Some(taken) = state.take_ready(lane, size, align) {
-                return Ok(taken);
+            if let Some(at) = state.take_ready(lane, size, align) {
+                return Ok((at, Readiness::Ready));
             }
         }
         self.trim();

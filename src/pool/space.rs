@@ -23,7 +23,7 @@ unsafe impl<S: MemorySpace> MemorySpace for Pool<S> {
     }
 
     fn allocate(&self, layout: Layout) -> Result<Block, AllocError> {
-        let (block, at, _) = self.take(layout)?;
+        let (block, at) = self.take(layout)?;
         if layout.size() > 0 {
             self.state.lock().addresses.insert(block.address_bits(), at);
         }

@@ -203,3 +203,28 @@ fn a_pool_that_is_dropped_gives_everything_back() {
     assert_eq!((device.live_bytes(), device.live_blocks()), (0, 0));
     assert_eq!(device.id().to_string(), "cuda:0");
 }
+
+#[test]
+fn what_one_thread_gave_back_serves_another() {
+    let pool = Pool::new(HostSpace::new()).with_limit(64 << 10);
+    for _ in 0..3 {
+        drop(pool.allocate(layout(60 << 10, 64)).unwrap());
+        std::thread::scope(|threads| {
+            threads.spawn(|| drop(pool.allocate(layout(50 << 10, 64)).unwrap()));
+        });
+    }
+    assert_eq!((pool.stats().live_bytes, pool.stats().rescued), (0, 0));
+}
+
+#[test]
+fn a_key_for_a_block_that_has_an_owner_is_refused() {
+    let pool = Pool::new(HostSpace::new());
+    let key = pool.allocate(layout(100, 8)).unwrap().into_key();
+    let [number, node, generation] = key.to_parts();
+    pool.free(key).unwrap();
+    let owned = pool.allocate(layout(100, 8)).unwrap();
+    let forged = PoolKey::from_parts([number, node, generation.wrapping_add(1)]);
+    assert_eq!(pool.free(forged), Err(PoolKeyError::Stale));
+    drop(owned);
+    assert_eq!(pool.free(forged), Err(PoolKeyError::Stale), "nor for one that is kept");
+}
