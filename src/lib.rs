@@ -40,11 +40,12 @@ pub mod design {
 }
 
 pub use arena::{
-    Arena, ArenaSet, ArenaSetBuilder, ArenaSetReport, ArenaStats, Checkpoint, MissingSpace, OpenSpace,
-    OwnerReport, PooledArena, Scope, ScopeGuard, SpaceReport,
+    Arena, ArenaSet, ArenaSetBuilder, ArenaSetReport, ArenaStats, Checkpoint, DevicePtr, MissingSpace,
+    OpenSpace, OwnerReport, PooledArena, Scope, ScopeGuard, SharedArena, SpaceReport,
 };
 pub use pool::{Acquired, Mark, Pool, PoolBlock, PoolKey, PoolKeyError, PoolStats, Readiness, Request};
 pub use space::{
-    AllocError, AllocErrorKind, Block, FailNth, HostAccessible, HostSpace, HostStats, LimitSource, Limited,
-    MemorySpace, Owner, ParseSpaceIdError, Recording, Reserve, Retries, SpaceCounts, SpaceId, Tag,
+    AllocError, AllocErrorKind, Block, Delayed, DeviceRegion, FailNth, Guarded, HostAccessible, HostRegion,
+    HostSpace, HostStats, LimitSource, Limited, MemorySpace, Owner, ParseSpaceIdError, Recording, Reserve,
+    Retries, SpaceCounts, SpaceId, Tag,
 };

@@ -102,6 +102,34 @@ where
     }
 }
 
+impl<P: PoolRef> PoolBlock<P>
+where
+    P::Space: HostAccessible,
+{
+    /// Its bytes as items, all zero: as many as fit.
+    ///
+    /// # Examples
+    /// ```
+    /// use arenite::{HostSpace, Pool};
+    /// use core::alloc::Layout;
+    /// let pool = Pool::new(HostSpace::new());
+    /// let mut block = pool.allocate(Layout::array::<f32>(100).unwrap())?;
+    /// block.zeroed_as::<f32>().unwrap()[99] = 1.5;
+    /// # Ok::<(), arenite::AllocError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`bytemuck::PodCastError`] where the block is less aligned than `T`, or no whole number of them.
+    pub fn zeroed_as<T: bytemuck::Pod>(&mut self) -> Result<&mut [T], bytemuck::PodCastError> {
+        let bytes = self.bytes_mut();
+        for byte in &mut *bytes {
+            byte.write(0);
+        }
+        // SAFETY: every byte was written.
+        bytemuck::try_cast_slice_mut(unsafe { bytes.assume_init_mut() })
+    }
+}
+
 impl<P: PoolRef> Drop for PoolBlock<P> {
     #[inline]
     fn drop(&mut self) {

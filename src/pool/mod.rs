@@ -478,7 +478,10 @@ impl State {
 impl<S: MemorySpace> fmt::Debug for Pool<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("Pool");
-        out.field("name", &self.name).field("space", &self.space).field("stats", &self.stats()).finish_non_exhaustive()
+        out.field("name", &self.name)
+            .field("space", &self.space)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
     }
 }
 

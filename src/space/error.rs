@@ -152,6 +152,22 @@ impl AllocError {
         }
     }
 
+    /// The same, of another space: the one that was asked.
+    #[must_use]
+    pub const fn with_space(mut self, space: SpaceId) -> Self {
+        self.space = space;
+        self
+    }
+
+    /// The same, for the request that this one stood for.
+    #[must_use]
+    pub const fn with_request(mut self, layout: Layout) -> Self {
+        self.aligned_bytes = self.asked_bytes;
+        self.asked_bytes = layout.size();
+        self.align = layout.align();
+        self
+    }
+
     /// The same, knowing the bytes in use.
     #[must_use]
     pub const fn with_live(mut self, live_bytes: usize) -> Self {

@@ -8,9 +8,7 @@
 //! third party writes its own without unsafe code. Deliberately absent: changing what is asked or answered; a
 //! wrapper that does is a space of its own.
 
-use super::{
-    AllocError, Block, HostAccessible, MemorySpace, Poison, Queue, QueueError, Reserve, SpaceId,
-};
+use super::{AllocError, Block, HostAccessible, MemorySpace, Poison, Queue, QueueError, Reserve, SpaceId};
 use core::alloc::Layout;
 use core::fmt;
 use core::ops::Range;

@@ -2,8 +2,8 @@
 
 use crate::support::fake_device::FakeDevice;
 use arenite::{
-    AllocErrorKind, Arena, HostSpace, LimitSource, MemorySpace, Owner, Pool, PoolKey, PoolKeyError, Recording,
-    Request, Tag,
+    AllocErrorKind, Arena, HostSpace, LimitSource, MemorySpace, Owner, Pool, PoolKey, PoolKeyError,
+    Recording, Request, Tag,
 };
 use core::alloc::Layout;
 use std::sync::Arc;
@@ -20,7 +20,8 @@ fn blocks_are_given_back_in_any_order_and_used_again() {
     let asks = space.counts().asks;
     for round in 0..5 {
         // Every second one, from either end.
-        let gone: Vec<_> = (0..blocks.len() / 2).map(|at| blocks.swap_remove((at * 7 + round) % 19)).collect();
+        let gone: Vec<_> =
+            (0..blocks.len() / 2).map(|at| blocks.swap_remove((at * 7 + round) % 19)).collect();
         let sizes: Vec<usize> = gone.iter().map(|block| block.block().size_bytes()).collect();
         drop(gone);
         blocks.extend(sizes.iter().map(|&size| pool.allocate(layout(size, 256)).unwrap()));

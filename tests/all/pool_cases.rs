@@ -61,7 +61,10 @@ fn h6_small_and_huge_requests_give_the_right_block_or_none() {
     }
     for below in [0, 1, 255, 256, 257, 4095] {
         let error = pool.allocate(layout(isize::MAX as usize - 255 - below, 256)).unwrap_err();
-        assert!(matches!(error.kind(), AllocErrorKind::NeverFits | AllocErrorKind::OverLimit { .. }), "{error}");
+        assert!(
+            matches!(error.kind(), AllocErrorKind::NeverFits | AllocErrorKind::OverLimit { .. }),
+            "{error}"
+        );
     }
     let error = pool.allocate(layout(1 << 20, 1 << 62)).unwrap_err();
     assert_ne!(error.kind(), AllocErrorKind::NotNow);
