@@ -24,8 +24,13 @@ use core::marker::PhantomData;
 /// A point in the life of an arena to return to, by [`Arena::rewind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    cursor: usize,
-    base: usize,
+    pub(super) cursor: usize,
+    pub(super) base: usize,
+}
+
+impl Checkpoint {
+    /// Before everything.
+    pub(super) const START: Self = Self { cursor: NOWHERE.0, base: 0 };
 }
 
 impl Checkpoint {
@@ -146,6 +151,10 @@ impl<S: MemorySpace> Arena<S> {
     /// any more: callers hold the arena mutably, so that nothing borrows it.
     #[inline(always)]
     fn rewind_to(&self, mark: Checkpoint) {
+        // Known when compiled, for spaces that do not.
+        if let Some(poison) = self.space.as_poison() {
+            self.poison_from(poison, mark);
+        }
         if self.base.get().addr().get() == mark.base {
             if self.cursor.get() > self.high.get() {
                 core::hint::cold_path();
@@ -213,7 +222,7 @@ impl<S: MemorySpace> Drop for ScopeGuard<'_, S> {
 
 /// Runs `f` in a scope of `arena`, of which the caller holds the only right to allocate.
 #[inline(always)]
-fn run_scoped<S: MemorySpace, R>(arena: &Arena<S>, f: impl FnOnce(Scope<'_, S>) -> R) -> R {
+pub(super) fn run_scoped<S: MemorySpace, R>(arena: &Arena<S>, f: impl FnOnce(Scope<'_, S>) -> R) -> R {
     let mark = arena.checkpoint();
     let unwinding = Unwinding { arena, mark };
     let result = f(Scope { arena, only: PhantomData });

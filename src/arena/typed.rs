@@ -78,6 +78,17 @@ impl<S: HostAccessible> Arena<S> {
         Ok(unsafe { NonNull::slice_from_raw_parts(address.cast::<MaybeUninit<T>>(), len).as_mut() })
     }
 
+    /// `len` times `T`, zero, or why not.
+    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
+    fn zeroed<T: bytemuck::Zeroable>(&self, len: usize) -> Result<&mut [T], AllocError> {
+        let layout = Layout::array::<T>(len).map_err(|_| self.too_large::<T>(len))?;
+        let address = self.allocate_zeroed(layout)?.address();
+        // SAFETY:
+        // * the block has the size and alignment of `[T; len]`, is valid memory and zero, which `T` may be;
+        // * it is given out once (A3), and not taken back while `self` is borrowed.
+        Ok(unsafe { NonNull::slice_from_raw_parts(address.cast::<T>(), len).as_mut() })
+    }
+
     #[inline(always)]
     fn bump_or_panic(&self, layout: Layout) -> NonNull<u8> {
         match self.bump(layout) {
@@ -224,6 +235,26 @@ macro_rules! typed_calls {
             #[inline(always)]
             pub fn alloc_slice_fill<T: Copy>(&self, len: usize, value: T) -> &$lifetime mut [T] {
                 self.alloc_slice_with(len, |_| value)
+            }
+
+            /// `len` items of zeroes; memory that is zero already is not written.
+            ///
+            /// # Examples
+            /// ```
+            /// use arenite::{Arena, HostSpace};
+            /// let arena = Arena::new(HostSpace::new());
+            /// assert_eq!(arena.try_alloc_slice_zeroed::<f32>(3)?, &[0.0; 3]);
+            /// # Ok::<(), arenite::AllocError>(())
+            /// ```
+            ///
+            /// # Errors
+            /// [`AllocError`] where the space gives no more memory.
+            pub fn try_alloc_slice_zeroed<T: bytemuck::Zeroable>(
+                &self,
+                len: usize,
+            ) -> Result<&$lifetime mut [T], AllocError> {
+                let $this = self;
+                $arena.zeroed(len)
             }
 
             /// A copy of a text.
