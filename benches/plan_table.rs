@@ -191,18 +191,43 @@ fn packings(seconds: u64) {
     }
 }
 
+/// Instances of every kind, so that each way to spend time meets the clock.
+fn many_kinds() -> Vec<(String, Problem)> {
+    let mut all: Vec<(String, Problem)> =
+        perfect().into_iter().rev().step_by(4).map(|known| (known.name, known.problem)).collect();
+    all.extend([1_000, 10_000, 100_000].map(|count| (format!("sparse {count}"), sparse(count, 2))));
+    for name in ["somas_pangu_2.6B", "somas_resnet50", "iopddl_G_1", "iopddl_S_1", "iopddl_Y_1"] {
+        all.extend(beside(&format!("large/{name}.csv")).map(|table| (name.to_owned(), table.problem)));
+    }
+    for (gaps, pins) in [(true, false), (false, true)] {
+        let problem = plan_data::crowded(3_000, 600, 5, gaps, pins);
+        all.push((format!("crowded{}", if gaps { ", gaps" } else { ", pins" }), problem));
+    }
+    all
+}
+
 fn anytime() {
-    let mut late = 0.0_f64;
-    for (problem, ()) in perfect().into_iter().rev().step_by(4).map(|known| (known.problem, ())) {
+    let mut late = (f64::NEG_INFINITY, String::new());
+    for (name, problem) in many_kinds() {
         let mut before = u64::MAX;
-        for budget_ms in [0, 1, 3, 10, 30, 100, 300] {
+        let (floor, _) = timed(2, || Exact::new(Budget::time(Duration::ZERO)).plan(&problem).unwrap());
+        let mut most = f64::NEG_INFINITY;
+        for budget_ms in [1, 3, 10, 30, 100, 300, 1_000] {
+            let least = floor * 1e3;
             let from = Instant::now();
             let plan = Exact::new(Budget::time(Duration::from_millis(budget_ms))).plan(&problem).unwrap();
-            late = late.max(from.elapsed().as_secs_f64() * 1e3 - budget_ms as f64);
-            before = before.min(plan.peak_bytes(0));
+            let over = from.elapsed().as_secs_f64() * 1e3 - least.max(budget_ms as f64);
+            assert!(plan.peak_bytes(0) <= before, "{name}: a worse plan with more budget");
+            most = most.max(over);
+            before = plan.peak_bytes(0);
+        }
+        println!("| | anytime, {name}: least {}, latest | | {most:.2} ms |", ms(floor));
+        if most > late.0 {
+            late = (most, name);
         }
     }
-    row("14", "anytime: latest return after the budget (wall)", "5 ms", &format!("{late:.2} ms"));
+    let measured = format!("{:.2} ms ({})", late.0, late.1);
+    row("14", "anytime: latest return after the budget or the cheapest plan (wall)", "5 ms", &measured);
 }
 
 fn mending() -> Result<(), PlanError> {

@@ -5,6 +5,8 @@
 //! First the bound itself is probed: a lower height can be easier, since more is pruned. Then heights
 //! between the best and the bound are tried for a slice each, and the slices grow.
 
+use core::time::Duration;
+
 use super::net::{Net, Units, unit_of};
 use super::search::Outcome;
 use super::turns::Turns;
@@ -26,6 +28,9 @@ pub(crate) fn improve(
     clock: &mut Clock,
     improved: &mut dyn FnMut(&Best),
 ) {
+    if best.peak <= best.bound.max(enough) || clock.is_over() {
+        return;
+    }
     let parts = parts_of(instance);
     let mut nets: Vec<AnyNet> = Vec::new();
     for items in parts {
@@ -58,13 +63,16 @@ enum AnyNet {
 }
 
 impl AnyNet {
-    fn new(instance: &Instance, items: Vec<u32>, peak: u64, clock: &Clock) -> Option<Self> {
+    fn new(instance: &Instance, items: Vec<u32>, peak: u64, clock: &mut Clock) -> Option<Self> {
+        // Each pair stands in two lists of conflicts, and at most twice in the lists of sections.
         let pairs = pairs_of(instance, &items);
-        let bytes = usize::try_from(pairs.saturating_mul(8)).unwrap_or(usize::MAX);
-        let too_large = bytes.saturating_add(items.len() * 400) > clock.memory_max_bytes;
-        if too_large || !clock.allows(pairs.saturating_mul(2)) {
+        let bytes = pairs.saturating_mul(16).saturating_add(items.len() as u64 * 400);
+        let too_large = usize::try_from(bytes).unwrap_or(usize::MAX) > clock.memory_max_bytes;
+        if too_large || !clock.allows(pairs.saturating_mul(3)) {
             return None;
         }
+        // Giving much memory back takes time too.
+        clock.keep_back(Duration::from_nanos(bytes / 10));
         let unit = unit_of(instance, &items);
         match peak / unit {
             0..0x800_0000 => Some(Self::Small(Net::new(instance, &items, unit), items, peak)),

@@ -211,6 +211,11 @@ impl<T: Units> Net<T> {
         self.size.len()
     }
 
+    /// About how many steps it takes to begin a search.
+    pub(crate) fn begin_steps(&self) -> u64 {
+        (self.members.all.len() / 2 + 8 * self.len()) as u64
+    }
+
     /// The sections that an item covers.
     #[inline(always)]
     pub(crate) fn spans_of(&self, item: usize) -> &[(u32, u32)] {
