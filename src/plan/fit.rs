@@ -18,6 +18,7 @@ pub(crate) enum Fit {
 }
 
 /// What is known of an instance before its items are placed: how crowded it is.
+#[derive(Debug)]
 pub(crate) struct Crowd {
     /// Pairs of items alive together.
     pub pairs: u64,
