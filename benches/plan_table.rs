@@ -104,6 +104,7 @@ fn exported() {
     for known in programs(false) {
         let problem = rounded(&known.problem, 16);
         let (time, plan) = timed(7, || Portfolio.plan(&problem).unwrap());
+        if time > 0.0005 { println!("{} {} {:.4}", known.name, ms(time), ratio(&plan)); }
         let bound = culprits(&problem, &[], 0).live_bytes;
         log += (plan.peak_bytes(0) as f64 / bound as f64).ln();
         total += time;

@@ -1,8 +1,8 @@
 #![forbid(unsafe_code)]
 //! Plans without a search: a few orders and fits, the best of them, and for the fast mode a short dive.
 
-use super::budget::{Budget, Clock};
-use super::exact::{Best, improve};
+use super::budget::Clock;
+use super::exact::{Best, dive};
 use super::fit::{Crowd, Fit, Key, order_by, place};
 use super::instance::{Instance, NONE};
 use super::stream::place_streaming;
@@ -14,7 +14,10 @@ const PAIRS_FEW: u64 = 2_000_000;
 const ITEMS_FEW: usize = 512;
 
 /// The most items for a dive: its time grows with their square.
-const DIVE_ITEMS_MAX: usize = 2048;
+const DIVE_ITEMS_MAX: usize = 1024;
+
+/// The most pairs alive together for which the fast mode tries other orders after a dive.
+const PAIRS_FAST: u64 = 40_000;
 
 /// Whether items can be placed in order of start without asking about neighbours.
 fn can_stream(instance: &Instance) -> bool {
@@ -97,15 +100,10 @@ pub(crate) fn fast(instance: &Instance, bound: u64) -> Best {
     let crowd = Crowd::new(instance);
     let mut best = by_size(instance, &crowd, bound);
     if best.peak > bound && best.peak < NONE && crowd.pairs <= PAIRS_FEW && instance.len() <= DIVE_ITEMS_MAX {
-        // One order, hardly more nodes than items: what the first descent finds.
-        let mut clock = Clock::new(
-            &Budget::nodes((instance.len() as u64 + 32) * (1 + instance.len() as u64 / 512)),
-            None,
-        );
-        improve(instance, &mut best, 0, &mut clock, &mut |_| {});
-        // What a dive says about the bound is left to the search: this mode promises no proof.
-        best.bound = bound;
+        dive(instance, &mut best);
     }
-    improve_cheaply(instance, &crowd, &mut best, &Clock::endless());
+    if crowd.pairs <= PAIRS_FAST {
+        improve_cheaply(instance, &crowd, &mut best, &Clock::endless());
+    }
     best
 }

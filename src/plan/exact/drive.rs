@@ -8,7 +8,7 @@
 use core::time::Duration;
 
 use super::net::{Net, Units, unit_of};
-use super::search::Outcome;
+use super::search::{Outcome, Rank, Search};
 use super::turns::Turns;
 use crate::plan::budget::Clock;
 use crate::plan::instance::Instance;
@@ -50,6 +50,39 @@ pub(crate) fn improve(
         best.bound = best.bound.max(proven).min(best.peak);
         descents.retain(|descent| descent.peak() > best.bound.max(descent.bound()));
         slice = slice.saturating_mul(2);
+    }
+}
+
+/// Takes over what one descent at the bound finds with hardly a step back, part by part.
+pub(crate) fn dive(instance: &Instance, best: &mut Best) {
+    let mut clock = Clock::endless();
+    for items in parts_of(instance) {
+        let peak = peak_of(instance, &items, &best.offsets);
+        if peak > best.bound {
+            match AnyNet::new(instance, items, peak, &mut clock) {
+                Some(AnyNet::Small(net, items, _)) => dive_part(&net, &items, best),
+                Some(AnyNet::Large(net, items, _)) => dive_part(&net, &items, best),
+                None => {}
+            }
+        }
+    }
+    best.peak = instance.peak_saturating(&best.offsets);
+}
+
+/// How often a dive may turn back.
+const DIVE_FAILURES_MAX: u64 = 32;
+
+fn dive_part<T: Units>(net: &Net<T>, items: &[u32], best: &mut Best) {
+    let height = best.bound.next_multiple_of(net.unit) / net.unit;
+    let mut search = Search::new(net, T::of(height), Rank::TotalWidthArea);
+    let mut outcome = Outcome::Paused;
+    while outcome == Outcome::Paused && search.failures <= DIVE_FAILURES_MAX {
+        outcome = search.run(16, u64::MAX);
+    }
+    if outcome == Outcome::Solved {
+        for (&item, offset) in items.iter().zip(search.offsets()) {
+            best.offsets[item as usize] = offset.to_u64() * net.unit;
+        }
     }
 }
 
