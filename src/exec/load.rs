@@ -60,7 +60,13 @@ pub struct LoadOptions {
     pub max_planned_bytes: usize,
     /// Which memory plan methods are loaded with.
     pub replan: Replan,
+    /// The most bytes that a tensor may have to lie in pinned memory, where a device reads or writes it over
+    /// the bus, instead of being copied to or from it.
+    pub max_mapped_bytes: usize,
 }
+
+/// [`LoadOptions::max_mapped_bytes`] unless told otherwise.
+pub const MAX_MAPPED_BYTES: usize = 16 << 10;
 
 impl Default for LoadOptions {
     fn default() -> Self {
@@ -72,6 +78,7 @@ impl Default for LoadOptions {
             scratch: SharedScratch::default(),
             max_planned_bytes: MAX_PLANNED_BYTES,
             replan: Replan::default(),
+            max_mapped_bytes: MAX_MAPPED_BYTES,
         }
     }
 }

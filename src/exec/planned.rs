@@ -3,6 +3,7 @@
 //! ```text
 //!   arena of host      │ buffer 1 │ buffer 3 │ unplanned inputs and outputs │ copies of outputs that others may write │
 //!   arena of cuda:0    │ buffer 2 │
+//!   arena of pinned    │ small tensors that cross between host and device, instead of their place in a buffer │
 //!   shared             │ state that several methods keep │ scratch that they lend │      owned by all of them
 //! ```
 //!
@@ -14,6 +15,7 @@ use super::copies::Copies;
 use super::error::LoadError;
 use super::holdings::{Carved, Holdings, Refusal};
 use super::load::LoadOptions;
+use super::mapped::Mapped;
 use super::memory::Tables;
 use super::placement::Placement;
 use super::shared::{Lent, SharedScratch, SharedState};
@@ -40,6 +42,8 @@ pub(super) struct Planned {
     staged: Vec<(usize, Carved)>,
     /// Of outputs that another method's run may write over.
     pub(super) copies: Copies,
+    /// After the queues, whose work may use it.
+    mapped: Mapped,
 }
 
 impl Planned {
@@ -63,8 +67,9 @@ impl Planned {
         let staged = staged.filter_map(|(tensor, block)| Some((tensor, block?))).collect();
         let copies = Copies::new(plan, wants.copied.into_iter().zip(copies));
         let (shared, scratch, lent) = (None, None, Vec::new());
+        let mapped = Mapped::take(plan, &placement, options, &owner);
         let mut planned =
-            Self { holdings, shared, scratch, lent, placement, buffers: blocks, staged, copies };
+            Self { holdings, shared, scratch, lent, placement, buffers: blocks, staged, copies, mapped };
         planned.borrow_scratch(options).map_err(refused)?;
         Ok(planned)
     }
@@ -115,10 +120,11 @@ impl Planned {
                 (NonNull::from(bytes).cast(), bytes.len(), SpaceId::HOST, false)
             }
             Storage::Planned { .. } => {
+                let mapped = self.mapped.of(index);
                 let shared = self.shared.as_ref().and_then(|shared| shared.block(program, (method, index)));
                 let place =
                     self.placement.place(index).and_then(|(id, offset)| Some((self.buffer(id)?, offset)));
-                match (shared, place) {
+                match (mapped.or(shared), place) {
                     (Some(block), _) => (block.address, block.size_bytes, block.space, true),
                     (None, Some((block, offset_bytes))) => {
                         // A pointer that may be the device's: moved as an address, never read here.

@@ -71,7 +71,9 @@ pub(crate) fn cheap(instance: &Instance, bound: u64, clock: &Clock) -> Best {
     if !few {
         let order = order_by(instance, Key::Size);
         let placed = place(instance, &crowd, &order, Fit::First, clock);
-        let placed = placed.or_else(|| if fits { None } else { place(instance, &crowd, &order, Fit::First, &Clock::endless()) });
+        let placed = placed.or_else(|| {
+            if fits { None } else { place(instance, &crowd, &order, Fit::First, &Clock::endless()) }
+        });
         placed.into_iter().for_each(|offsets| take(instance, &mut best, offsets));
     }
     improve_cheaply(instance, &crowd, &mut best, clock);

@@ -117,20 +117,19 @@ impl Binder {
         wanted: &[WantedConstant],
     ) -> Result<(), DelegateError> {
         let mut pairs: Vec<(&WantedConstant, *mut Handle)> = Vec::new();
-        let made = self.make_pairs(load, listed, wanted, &mut pairs);
-        let bound = made.and_then(|()| {
-            if pairs.is_empty() {
-                return Ok(());
+        if let Err(error) = self.make_pairs(load, listed, wanted, &mut pairs) {
+            for (_, handle) in pairs {
+                // SAFETY: made here, and nobody else was told.
+                unsafe { Handle::end_all(handle) };
             }
-            // SAFETY: the constants are this container's; the handles were just made over arena memory that
-            // the weights keep, and they outlive the container.
-            unsafe { self.container.bind(&pairs) }
-        });
-        for (_, handle) in pairs {
-            // SAFETY: made here; what the container keeps it has counted itself.
-            drop(unsafe { Handle::end(handle) });
+            return Err(error);
         }
-        bound
+        if pairs.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the constants are this container's; the handles were just made over arena memory that the
+        // weights keep, and they outlive the container.
+        unsafe { self.container.bind(&pairs) }
     }
 
     fn make_pairs<'w>(
