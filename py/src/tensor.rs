@@ -240,7 +240,12 @@ impl Tensor {
         if space != "host" {
             let text =
                 format!("a tensor cannot be copied to {space}; pass it to a method that takes it there");
-            return Err(error::new(py, Class::MemorySpaceError, &text, Facts::default()));
+            return Err(error::new(
+                py,
+                Class::MemorySpaceError,
+                &text,
+                Facts { code: 0x20, ..Facts::default() },
+            ));
         }
         let memory = self.memory(py)?;
         let memory = if self.is_owned() { memory.duplicate() } else { memory };
