@@ -20,6 +20,7 @@ pub mod plan;
 pub mod pool;
 pub mod space;
 mod tlsf;
+pub mod trace;
 
 #[cfg(feature = "exec")]
 pub mod delegate;

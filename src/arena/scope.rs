@@ -29,6 +29,16 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
+    /// The same as two numbers, for the far side of a C interface.
+    pub const fn to_parts(self) -> [usize; 2] {
+        [self.cursor, self.base]
+    }
+
+    /// A point that was taken apart. One where the arena never stood is refused when it is used.
+    pub const fn from_parts([cursor, base]: [usize; 2]) -> Self {
+        Self { cursor, base }
+    }
+
     /// Before everything.
     pub(super) const START: Self = Self { cursor: NOWHERE.0, base: 0 };
 }
@@ -119,19 +129,17 @@ impl<S: MemorySpace> Arena<S> {
 
     /// Whether the arena stands at `checkpoint` or after it.
     fn stood_at(&self, checkpoint: Checkpoint) -> bool {
-        if checkpoint.cursor == NOWHERE.0 {
-            return true;
-        }
         let chunks = self.chunks.borrow();
         let Some(index) = chunks.list.iter().position(|chunk| chunk.base() == checkpoint.base) else {
-            return false;
+            // From before the first chunk, or from elsewhere.
+            return checkpoint.cursor == NOWHERE.0;
         };
         let used_bytes = match index {
             _ if index > chunks.current => return false,
             _ if index == chunks.current => self.offset_of(self.cursor.get()),
             _ => chunks.list[index].left_bytes,
         };
-        checkpoint.cursor <= checkpoint.base + used_bytes
+        (checkpoint.base..=checkpoint.base + used_bytes).contains(&checkpoint.cursor)
     }
 
     /// Stands at `mark` again, where the arena stood before. What was given out since must not be used
