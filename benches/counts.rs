@@ -7,13 +7,13 @@
 //! Deliberately absent: time, and tools that have to be installed.
 
 #![allow(missing_docs, unused_crate_dependencies, reason = "a program that measures")]
-#![allow(clippy::print_stdout, clippy::missing_safety_doc, reason = "a program that measures")]
+#![allow(clippy::print_stdout, clippy::elidable_lifetime_names, reason = "a program that measures")]
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod cases {
     use arenite::{AllocError, Arena, HostSpace, Pool};
     use bump_scope::{
-        Bump as Scoped, alloc::AllocError as ScopedError, alloc::Global, settings::BumpSettings,
+        Bump as Scoped, BumpBox, alloc::AllocError as ScopedError, alloc::Global, settings::BumpSettings,
         traits::BumpAllocatorTyped as _,
     };
     use bumpalo::Bump;
@@ -28,6 +28,7 @@ mod cases {
     macro_rules! case {
         ($($name:ident($arena:ident: $owner:ty $(, $value:ident: $kind:ty)*) -> $out:ty { $call:expr })*) => {$(
             #[inline(never)]
+            #[allow(clippy::needless_lifetimes, reason = "one macro for all signatures")]
             pub(crate) fn $name<'a>($arena: &'a $owner $(, $value: $kind)*) -> $out { $call }
         )*};
     }
@@ -47,8 +48,8 @@ mod cases {
         u64_down(a: Down, v: u64) -> &'a mut u64 { a.alloc(v).into_mut() }
         try_u64_ours(a: Ours, v: u64) -> Result<&'a mut u64, AllocError> { a.try_alloc(v) }
         try_u64_bumpalo(a: Bump, v: u64) -> Result<&'a mut u64, bumpalo::AllocErr> { a.try_alloc(v) }
-        try_u64_up(a: Up, v: u64) -> Result<&'a mut u64, ScopedError> { a.try_alloc(v).map(|v| v.into_mut()) }
-        try_u64_down(a: Down, v: u64) -> Result<&'a mut u64, ScopedError> { a.try_alloc(v).map(|v| v.into_mut()) }
+        try_u64_up(a: Up, v: u64) -> Result<&'a mut u64, ScopedError> { a.try_alloc(v).map(BumpBox::into_mut) }
+        try_u64_down(a: Down, v: u64) -> Result<&'a mut u64, ScopedError> { a.try_alloc(v).map(BumpBox::into_mut) }
         big_ours(a: Ours, v: &[u64; 32]) -> &'a mut [u64; 32] { a.alloc(*v) }
         big_bumpalo(a: Bump, v: &[u64; 32]) -> &'a mut [u64; 32] { a.alloc(*v) }
         big_up(a: Up, v: &[u64; 32]) -> &'a mut [u64; 32] { a.alloc(*v).into_mut() }

@@ -46,7 +46,7 @@ pub use arena::{
 };
 pub use pool::{Acquired, Mark, Pool, PoolBlock, PoolKey, PoolKeyError, PoolStats, Readiness, Request};
 pub use space::{
-    AllocError, AllocErrorKind, Block, Delayed, DeviceRegion, FailNth, Guarded, HostAccessible, HostRegion,
-    HostSpace, HostStats, LimitSource, Limited, MemorySpace, Owner, ParseSpaceIdError, Recording, Reserve,
-    Retries, SpaceCounts, SpaceId, Tag,
+    AllocError, AllocErrorKind, Block, Delayed, DeviceRegion, FailNth, Guarded, HeapSpace, HostAccessible,
+    HostRegion, HostSpace, HostStats, LimitSource, Limited, MemorySpace, Owner, ParseSpaceIdError, Recording,
+    Reserve, Retries, SpaceCounts, SpaceId, Tag,
 };

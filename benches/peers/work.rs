@@ -1,10 +1,10 @@
 //! W1 to W8: what arenas of the host are asked.
 
 use super::{Side, layout, numbers, row};
-use arenite::{Arena, HostSpace, SharedArena};
+use arenite::{Arena, HeapSpace, HostSpace, SharedArena};
 use blink_alloc::{Blink, BlinkAlloc};
 use bump_scope::traits::BumpAllocatorTyped as _;
-use bump_scope::{Bump as Scoped, alloc::Global, settings::BumpSettings};
+use bump_scope::{Bump as Scoped, BumpBox, alloc::Global, settings::BumpSettings};
 use bumpalo::Bump;
 use core::alloc::Layout;
 use core::hint::black_box;
@@ -53,7 +53,7 @@ fn families() {
     warm!("W1 alloc_with 256 B", |i| a => a.alloc_with(|| [i; 32]), b => b.alloc_with(|| [i; 32]),
         s => s.alloc_with(|| [i; 32]).into_mut(), k => k.emplace_no_drop().value([i; 32]));
     warm!("W1 try_alloc u64", |i| a => a.try_alloc(i).ok(), b => b.try_alloc(i).ok(),
-        s => s.try_alloc(i).ok().map(|v| v.into_mut()), k => k.emplace_no_drop().try_value(i).ok());
+        s => s.try_alloc(i).ok().map(BumpBox::into_mut), k => k.emplace_no_drop().try_value(i).ok());
     warm!("W1 slice copy of 17 u32", |i| a => a.alloc_slice_copy(&[i as u32; 17]),
         b => b.alloc_slice_copy(&[i as u32; 17]), s => s.alloc_slice_copy(&[i as u32; 17]).into_mut(),
         k => k.copy_slice(&[i as u32; 17]));
@@ -123,7 +123,7 @@ fn growth() {
             row(
                 name,
                 [
-                    side!(Arena::new(HostSpace::new()), |a| a.alloc(7_u64)),
+                    side!(Arena::new(HeapSpace), |a| a.alloc(7_u64)),
                     side!(Bump::new(), |b| b.alloc(7_u64)),
                     side!(Down::new(), |s| s.alloc(7_u64).into_mut()),
                     side!(Blink::new(), |k| k.put_no_drop(7_u64)),
@@ -133,7 +133,7 @@ fn growth() {
             row(
                 name,
                 [
-                    side!(Arena::new(HostSpace::new()), |a| a.alloc(value)),
+                    side!(Arena::new(HeapSpace), |a| a.alloc(value)),
                     side!(Bump::new(), |b| b.alloc(value)),
                     side!(Down::new(), |s| s.alloc(value).into_mut()),
                     side!(Blink::new(), |k| k.put_no_drop(value)),
@@ -207,7 +207,7 @@ fn threads() {
         [
             Some(Box::new(move || {
                 two(&|| {
-                    let arena = Arena::new(HostSpace::new());
+                    let arena = Arena::new(HeapSpace);
                     (0..BLOCKS).for_each(|_| {
                         black_box(arena.alloc(big));
                     });

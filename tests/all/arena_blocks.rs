@@ -193,7 +193,9 @@ fn a_checkpoint_that_was_made_up_is_refused() {
     let mut arena = Arena::new(HostSpace::new());
     arena.alloc([0u8; 100]);
     let [cursor, base] = arena.checkpoint().to_parts();
-    for parts in [[base - 1, base], [1, base], [0, base], [cursor + 1, base], [cursor, base + 64], [cursor, 0]] {
+    for parts in
+        [[base - 1, base], [1, base], [0, base], [cursor + 1, base], [cursor, base + 64], [cursor, 0]]
+    {
         assert!(!arena.rewind(Checkpoint::from_parts(parts)), "{parts:?}");
     }
     assert!(arena.rewind(Checkpoint::from_parts([cursor - 50, base])), "a point within is a point");
