@@ -20,6 +20,7 @@ pub mod plan;
 pub mod pool;
 pub mod space;
 mod tlsf;
+pub mod trace;
 
 #[cfg(feature = "exec")]
 pub mod delegate;
@@ -45,7 +46,7 @@ pub use arena::{
 };
 pub use pool::{Acquired, Mark, Pool, PoolBlock, PoolKey, PoolKeyError, PoolStats, Readiness, Request};
 pub use space::{
-    AllocError, AllocErrorKind, Block, Delayed, DeviceRegion, FailNth, Guarded, HostAccessible, HostRegion,
-    HostSpace, HostStats, LimitSource, Limited, MemorySpace, Owner, ParseSpaceIdError, Recording, Reserve,
-    Retries, SpaceCounts, SpaceId, Tag,
+    AllocError, AllocErrorKind, Block, Delayed, DeviceRegion, FailNth, Guarded, HeapSpace, HostAccessible,
+    HostRegion, HostSpace, HostStats, LimitSource, Limited, MemorySpace, Owner, ParseSpaceIdError, Recording,
+    Reserve, Retries, SpaceCounts, SpaceId, Tag,
 };

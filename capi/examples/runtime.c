@@ -8,7 +8,7 @@
 
 /* Memory of this program's own: a fixed pool, handed out from the front. */
 static struct {
-    _Alignas(4096) unsigned char bytes[1 << 16];
+    _Alignas(4096) unsigned char bytes[1 << 18];
     size_t used;
     int live;
 } pool;
@@ -71,6 +71,16 @@ int main(void) {
     /* What cannot be given is an answer with numbers. */
     arenite_status status = arenite_arena_allocate(arena, 64 << 10, 64, &scratch, &error);
     printf("%d: %s\n", (int)status, error.message);
+
+    /* Blocks that come and go one by one, from the same memory. */
+    arenite_pool *blocks;
+    arenite_key key;
+    check(arenite_pool_new(own, 0, &blocks, &error), &error);
+    check(arenite_pool_take(blocks, 500, 64, &scratch, &key, &error), &error);
+    check(arenite_pool_give_back(blocks, key, &error), &error);
+    status = arenite_pool_give_back(blocks, key, &error);
+    printf("given back twice: %d\n", (int)status);
+    arenite_pool_free(blocks);
 
     arenite_arena_free(arena);
     arenite_space_release(limited);

@@ -1,13 +1,16 @@
-/* Arenite for C: memory spaces, arenas, and a memory planner.
+/* Arenite for C: memory spaces, arenas, pools, and a memory planner.
  *
- *     space ── arena ── blocks           bookkeeping is apart from the memory, so that the memory may be a device's
+ *     space ── arena ── blocks           taken back together, in scopes
+ *         └─── pool ─── blocks           taken back one by one
  *     buffers with lifespans ── plan ── offsets
+ *
+ * Bookkeeping is apart from the memory, so that the memory may be a device's.
  *
  * Every function that can fail gives a status, and fills `error` where it is not NULL: the numbers, and a sentence
  * that ends in NUL. A failed call changes nothing. Sizes and alignments are in bytes; alignments are powers of two.
  * Nothing here prints, aborts, or keeps a pointer that it does not say it keeps.
  *
- * Threads: a space may be used from any thread; an arena from one thread at a time.
+ * Threads: a space and a pool may be used from any thread; an arena from one thread at a time.
  *
  * Link with libarenite_c (-larenite_c, and for the static library -lpthread -ldl -lm).
  */
@@ -111,6 +114,36 @@ void arenite_arena_reset(arenite_arena *arena);
 /* Gives memory beyond `keep_bytes` back to the space, as far as nothing given out lies there. */
 void arenite_arena_trim(arenite_arena *arena, size_t keep_bytes);
 arenite_arena_stats arenite_arena_stats_of(const arenite_arena *arena);
+
+/* ---- Pools: blocks that come and go in any order, from any thread. ---- */
+
+typedef struct arenite_pool arenite_pool;
+
+/* Stands for a block; good once. */
+typedef struct arenite_key {
+    uint32_t parts[3];
+} arenite_key;
+
+typedef struct arenite_pool_stats {
+    uint64_t live_bytes;     /* given out */
+    uint64_t peak_bytes;     /* the most ever given out */
+    uint64_t capacity_bytes; /* held */
+    uint64_t blocks;         /* how many are out */
+} arenite_pool_stats;
+
+/* An empty pool; keeps a reference to the space. A limit of 0 is none. */
+arenite_status arenite_pool_new(const arenite_space *space, size_t limit_bytes, arenite_pool **pool,
+                                arenite_error *error);
+/* Gives all memory back, live blocks too. NULL is allowed. */
+void arenite_pool_free(arenite_pool *pool);
+/* A block that stays valid and unmoved until its key gives it back. */
+arenite_status arenite_pool_take(const arenite_pool *pool, size_t size, size_t align, arenite_block *block,
+                                 arenite_key *key, arenite_error *error);
+/* ARENITE_INVALID, changing nothing, for a key that was used before or is of another pool. */
+arenite_status arenite_pool_give_back(const arenite_pool *pool, arenite_key key, arenite_error *error);
+/* Gives unused memory back to the space; says how many bytes. */
+size_t arenite_pool_trim(const arenite_pool *pool);
+arenite_pool_stats arenite_pool_stats_of(const arenite_pool *pool);
 
 /* ---- Planning: offsets for buffers with lifespans. ---- */
 

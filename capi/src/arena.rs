@@ -23,6 +23,12 @@ pub struct OutBlock {
     size_bytes: usize,
 }
 
+impl OutBlock {
+    pub(crate) fn of(block: Block) -> Self {
+        Self { address: block.address().as_ptr().cast(), size_bytes: block.size_bytes() }
+    }
+}
+
 /// A point to go back to; `arenite_checkpoint` of the header.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +106,7 @@ unsafe fn allocate(
         let layout = Layout::from_size_align(size, align)
             .map_err(|_| AllocError::too_large(arena.0.space().id(), size, align))?;
         let given = how(&arena.0, layout)?;
-        let out = OutBlock { address: given.address().as_ptr().cast(), size_bytes: given.size_bytes() };
+        let out = OutBlock::of(given);
         // SAFETY: not null, and valid for a write by the caller's promise.
         unsafe { block.write(out) };
         Ok(())

@@ -13,6 +13,7 @@
 
 mod arena;
 mod plan;
+mod pool;
 mod space;
 mod status;
 
@@ -22,6 +23,10 @@ pub use arena::{
     arenite_arena_rewind, arenite_arena_stats_of, arenite_arena_trim,
 };
 pub use plan::{Buffer, PlanSummary, arenite_plan_buffers};
+pub use pool::{
+    Key, PoolStats, arenite_pool_free, arenite_pool_give_back, arenite_pool_new, arenite_pool_stats_of,
+    arenite_pool_take, arenite_pool_trim,
+};
 pub use space::{
     SpaceCalls, arenite_space_cuda, arenite_space_host, arenite_space_host_accessible, arenite_space_limited,
     arenite_space_own, arenite_space_pinned, arenite_space_release, arenite_space_retain,

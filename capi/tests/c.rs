@@ -58,7 +58,8 @@ fn the_example_runs() {
         lines[3].starts_with("3: pool:0: ") && lines[3].contains("over the limit of 16384 bytes"),
         "{text}"
     );
-    assert_eq!(lines[4], "blocks of the pool left: 0");
+    assert_eq!(lines[4], "given back twice: 5");
+    assert_eq!(lines[5], "blocks of the pool left: 0");
 }
 
 /// Sizes and every way to call wrongly.
@@ -75,8 +76,9 @@ static void release(void *c) { (void)c; released++; }
 int main(void) {
     arenite_error error;
     memset(&error, 0, sizeof error);
-    printf("%zu %zu %zu %zu %zu\n", sizeof(arenite_error), sizeof(arenite_buffer), sizeof(arenite_plan),
-           sizeof(arenite_arena_stats), sizeof(arenite_checkpoint));
+    printf("%zu %zu %zu %zu %zu %zu %zu %zu\n", sizeof(arenite_error), sizeof(arenite_buffer), sizeof(arenite_plan),
+           sizeof(arenite_arena_stats), sizeof(arenite_checkpoint), sizeof(arenite_key), sizeof(arenite_pool_stats),
+           sizeof(arenite_block));
     arenite_space *host = arenite_space_host(), *space = NULL;
     arenite_arena *arena = NULL;
     arenite_block block;
@@ -119,6 +121,23 @@ int main(void) {
     SHOW(arenite_plan_buffers(NULL, 1, 0, 0, &offset, NULL, &error));
     SHOW(arenite_plan_buffers(&buffer, (size_t)-1, 0, 0, &offset, NULL, &error));
     printf("%d\n", (int)arenite_plan_buffers(NULL, 0, 3, 1, NULL, NULL, NULL));
+    arenite_pool *pool, *other;
+    arenite_key key, second;
+    SHOW(arenite_pool_new(NULL, 0, &pool, &error));
+    arenite_pool_new(host, 1 << 20, &pool, NULL);
+    arenite_pool_new(host, 0, &other, NULL);
+    SHOW(arenite_pool_take(pool, 2 << 20, 64, &block, &key, &error));
+    SHOW(arenite_pool_take(pool, 8, 64, &block, NULL, &error));
+    arenite_pool_take(pool, 100, 64, &block, &key, NULL);
+    arenite_pool_take(other, 100, 64, &block, &second, NULL);
+    SHOW(arenite_pool_give_back(other, key, &error));
+    printf("%d ", (int)arenite_pool_stats_of(pool).blocks);
+    printf("%d\n", (int)arenite_pool_give_back(pool, key, NULL));
+    SHOW(arenite_pool_give_back(pool, key, &error));
+    printf("%d %d\n", (int)arenite_pool_stats_of(pool).blocks, (int)(arenite_pool_trim(pool) > 0));
+    arenite_pool_free(pool);
+    arenite_pool_free(other);
+    arenite_pool_free(NULL);
     arenite_space_release(NULL);
     arenite_arena_free(NULL);
     arenite_arena_reset(NULL);
@@ -139,6 +158,9 @@ fn wrong_calls_are_answers_and_sizes_agree() {
         size_of::<arenite_c::PlanSummary>(),
         size_of::<arenite_c::ArenaStats>(),
         size_of::<arenite_c::Checkpoint>(),
+        size_of::<arenite_c::Key>(),
+        size_of::<arenite_c::PoolStats>(),
+        size_of::<arenite_c::OutBlock>(),
     ];
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], sizes.map(|size| size.to_string()).join(" "));
@@ -163,9 +185,39 @@ fn wrong_calls_are_answers_and_sizes_agree() {
         "5 buffers and offsets must not be NULL",
         "5 count is 18446744073709551615",
         "0",
+        "5 space is NULL",
+        "3 host: 2097152 bytes at alignment 64 refused: over the limit of 1048576 bytes",
+        "5 block or key: the place",
+        "5 ",
+        "1 0",
+        "5 ",
+        "0 1",
     ];
     for (line, start) in lines[1..].iter().zip(expected) {
         assert!(line.starts_with(start), "{line:?} should start with {start:?}\n{text}");
     }
     assert_eq!(lines.len(), expected.len() + 1, "{text}");
+}
+
+/// The names between `start` and a parenthesis, of lines that `wanted` picks.
+fn names(text: &str, wanted: impl Fn(&str) -> bool) -> std::collections::BTreeSet<String> {
+    let named = |line: &str| {
+        let (before, _) = line.split_once('(')?;
+        let name = before.rsplit([' ', '*']).next()?;
+        name.starts_with("arenite_").then(|| name.to_owned())
+    };
+    text.lines().filter(|line| wanted(line)).filter_map(named).collect()
+}
+
+#[test]
+fn every_function_of_the_header_is_there_and_no_other() {
+    let header = std::fs::read_to_string(root().join("include/arenite.h")).unwrap();
+    let declared = names(&header, |line| !line.starts_with([' ', '/', '#']));
+    let mut defined = std::collections::BTreeSet::new();
+    for file in std::fs::read_dir(root().join("src")).unwrap() {
+        let code = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        defined.extend(names(&code, |line| line.contains("extern \"C\" fn arenite_")));
+    }
+    assert_eq!(declared, defined);
+    assert!(declared.len() > 20);
 }

@@ -170,7 +170,7 @@ impl<S: MemorySpace> Arena<S> {
             return Ok(Block::new(dangling(layout.align()), layout));
         }
         self.grow(layout)?;
-        let address = self.bump_counted(layout).ok_or(self.never_fits(layout))?;
+        let address = self.bump_counted(layout).ok_or_else(|| self.never_fits(layout))?;
         Ok(Block::new(address, layout))
     }
 
@@ -349,7 +349,7 @@ impl<S: MemorySpace> Arena<S> {
             return Ok(dangling(layout.align()));
         }
         self.grow(layout)?;
-        self.bump(layout).ok_or(self.never_fits(layout))
+        self.bump(layout).ok_or_else(|| self.never_fits(layout))
     }
 
     fn never_fits(&self, layout: Layout) -> AllocError {

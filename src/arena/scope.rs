@@ -29,21 +29,18 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Before everything.
-    pub(super) const START: Self = Self { cursor: NOWHERE.0, base: 0 };
-}
-
-impl Checkpoint {
-    /// As two numbers, for languages that have no types to keep it in.
+    /// The same as two numbers, for the far side of a C interface.
     pub const fn to_parts(self) -> [usize; 2] {
         [self.cursor, self.base]
     }
 
-    /// What [`to_parts`](Self::to_parts) gave. Other numbers are a point that no arena stood at, or one in the
-    /// midst of a block.
+    /// A point that was taken apart. One where the arena never stood is refused when it is used.
     pub const fn from_parts([cursor, base]: [usize; 2]) -> Self {
         Self { cursor, base }
     }
+
+    /// Before everything.
+    pub(super) const START: Self = Self { cursor: NOWHERE.0, base: 0 };
 }
 
 /// The right to allocate in an arena for `'a`, which ends no later than its enclosing scope.
@@ -132,12 +129,10 @@ impl<S: MemorySpace> Arena<S> {
 
     /// Whether the arena stands at `checkpoint` or after it.
     fn stood_at(&self, checkpoint: Checkpoint) -> bool {
-        if checkpoint.cursor == NOWHERE.0 {
-            return true;
-        }
         let chunks = self.chunks.borrow();
         let Some(index) = chunks.list.iter().position(|chunk| chunk.base() == checkpoint.base) else {
-            return false;
+            // From before the first chunk, or from elsewhere.
+            return checkpoint.cursor == NOWHERE.0;
         };
         let used_bytes = match index {
             _ if index > chunks.current => return false,

@@ -40,6 +40,27 @@ impl<S: HostAccessible> Arena<S> {
         }
     }
 
+    /// Moves `value` in, or says why not. As [`put`](Self::put), and the slow path is a tail call.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
+    fn try_put<T>(&self, value: T) -> Result<&mut T, AllocError> {
+        if size_of::<T>() > size_of::<[usize; 2]>() {
+            return Ok(self.try_slot()?.write(value));
+        }
+        match self.bump(Layout::new::<T>()) {
+            // SAFETY: as in `slot`.
+            Some(address) => Ok(unsafe { address.cast::<MaybeUninit<T>>().as_mut() }.write(value)),
+            None => self.grow_and_try_put(value),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
+    fn grow_and_try_put<T>(&self, value: T) -> Result<&mut T, AllocError> {
+        Ok(self.try_slot()?.write(value))
+    }
+
     #[cold]
     #[inline(never)]
     #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
@@ -139,7 +160,7 @@ macro_rules! typed_calls {
             #[inline(always)]
             pub fn try_alloc<T>(&self, value: T) -> Result<&$lifetime mut T, AllocError> {
                 let $this = self;
-                Ok($arena.try_slot()?.write(value))
+                $arena.try_put(value)
             }
 
             /// Makes a value in place; large ones are not copied from the stack.

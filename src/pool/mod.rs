@@ -30,12 +30,14 @@ mod extents;
 mod handle;
 mod ledger;
 mod magazine;
+mod observer;
 mod request;
 mod slow;
 mod space;
 
 pub use handle::{PoolBlock, PoolKey, PoolKeyError, PoolRef};
 pub use ledger::{PoolStats, PoolTagStats};
+pub use observer::PoolObserver;
 pub use request::{Acquired, Mark, PoolTag, Readiness, Request, Stream};
 
 use crate::align::checked_align_up;
@@ -84,6 +86,7 @@ pub struct Pool<S: MemorySpace> {
     step_bytes: usize,
     granule: usize,
     rescue: Option<Rescue>,
+    observer: Option<Box<dyn PoolObserver>>,
     magazines: Magazines,
     state: Mutex<State>,
     space: S,
@@ -125,6 +128,7 @@ impl<S: MemorySpace> Pool<S> {
             step_bytes: STEP_BYTES,
             granule,
             rescue: None,
+            observer: None,
             magazines: Magazines::new(),
             state: Mutex::new(state),
             space,
@@ -175,6 +179,13 @@ impl<S: MemorySpace> Pool<S> {
     #[must_use]
     pub fn with_rescue(mut self, rescue: impl Fn(&AllocError) -> usize + Send + Sync + 'static) -> Self {
         self.rescue = Some(Box::new(rescue));
+        self
+    }
+
+    /// Tells `observer` of every request and every block given back.
+    #[must_use]
+    pub fn with_observer(mut self, observer: impl PoolObserver + 'static) -> Self {
+        self.observer = Some(Box::new(observer));
         self
     }
 
@@ -267,6 +278,7 @@ impl<S: MemorySpace> Pool<S> {
         }
         let mut state = self.state.lock();
         state.tlsf.keyed(key.node, key.generation).ok_or(PoolKeyError::Stale)?;
+        self.tell_giving_back(&state, key.node);
         state.give(key.node, lane, mark);
         Ok(())
     }
@@ -364,13 +376,12 @@ impl<S: MemorySpace> Pool<S> {
     /// A block without a stream. The hot path.
     #[inline]
     fn take(&self, layout: Layout) -> Result<(Block, u32), AllocError> {
-        if let Some((address, at)) = self.magazines.take(0, layout.size(), layout.align()) {
+        if self.observer.is_none()
+            && let Some((address, at)) = self.magazines.take(0, layout.size(), layout.align())
+        {
             return Ok((Block::new(address, layout), at));
         }
-        let (block, at, _, _) = self.take_ready(layout, None, 0).map_or_else(
-            || self.take_slowly(&Request::new(layout), None, 0),
-            |block_at| Ok((block_at.0, block_at.1, 0, Readiness::Ready)),
-        )?;
+        let (block, at, ..) = self.take_for(&Request::new(layout))?;
         Ok((block, at))
     }
 
@@ -397,6 +408,22 @@ impl<S: MemorySpace> Pool<S> {
             Some(tag) => tag.owner,
             None => 0,
         };
+        let answer = self.take_in(request, lane, owner);
+        if let Some(observer) = &self.observer {
+            let tag = self.state.lock().ledger.of(owner).tag;
+            let told = answer.as_ref().map(|&(block, ..)| block);
+            observer.taken(self.space.id(), self.name, tag, lane.unwrap_or(0), layout, told);
+        }
+        answer
+    }
+
+    fn take_in(
+        &self,
+        request: &Request,
+        lane: Option<u16>,
+        owner: u16,
+    ) -> Result<(Block, u32, u16, Readiness), AllocError> {
+        let layout = request.layout;
         if lane.is_none()
             && let Some((address, at)) = self.magazines.take(owner, layout.size(), layout.align())
         {
@@ -416,15 +443,28 @@ impl<S: MemorySpace> Pool<S> {
     /// Takes back what nothing uses any more.
     #[inline]
     fn give(&self, block: Block, at: u32, owner: u16) {
+        if at != NONE
+            && let Some(observer) = &self.observer
+        {
+            observer.giving_back(self.space.id(), block.address_bits());
+        }
         if at != NONE && !self.magazines.keep(block.address(), at, owner, block.size_bytes()) {
-            self.give_after(at, READY, 0);
+            self.state.lock().give(at, READY, 0);
         }
     }
 
     /// Takes back what work up to a mark may still use.
     fn give_after(&self, at: u32, lane: u16, mark: u64) {
         if at != NONE {
-            self.state.lock().give(at, lane, mark);
+            let mut state = self.state.lock();
+            self.tell_giving_back(&state, at);
+            state.give(at, lane, mark);
+        }
+    }
+
+    fn tell_giving_back(&self, state: &State, at: u32) {
+        if let Some(observer) = &self.observer {
+            observer.giving_back(self.space.id(), state.tlsf.node(at).start as u64);
         }
     }
 

@@ -23,8 +23,8 @@ impl<S: MemorySpace> Pool<S> {
         if layout.size() == 0 {
             return Ok(Self::empty(layout));
         }
-        let never_fits = AllocError::new(self.space.id(), layout, AllocErrorKind::NeverFits);
-        let size = self.rounded(layout).ok_or(never_fits)?;
+        let never_fits = || AllocError::new(self.space.id(), layout, AllocErrorKind::NeverFits);
+        let size = self.rounded(layout).ok_or_else(never_fits)?;
         let mut retries = Retries::default();
         let failure = match self.climb(request, lane, owner, size, &mut retries) {
             Ok((at, readiness)) => {

@@ -36,6 +36,7 @@ unsafe impl<S: MemorySpace> MemorySpace for Pool<S> {
         }
         let mut state = self.state.lock();
         if let Some(at) = state.addresses.remove(&block.address_bits()) {
+            self.tell_giving_back(&state, at);
             state.give(at, 0, 0);
         }
     }

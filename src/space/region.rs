@@ -123,6 +123,23 @@ impl HostRegion {
 }
 
 impl DeviceRegion {
+    /// Addresses that lead nowhere: to replay a trace, or to try a pool's parameters, without the device.
+    ///
+    /// # Examples
+    /// ```
+    /// use arenite::{DeviceRegion, MemorySpace, SpaceId};
+    /// use core::alloc::Layout;
+    /// let space = DeviceRegion::imaginary(SpaceId::cuda(0), 80 << 30);
+    /// let block = space.allocate(Layout::from_size_align(8 << 30, 256)?)?;
+    /// assert_eq!(space.live_bytes(), 8 << 30);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn imaginary(id: SpaceId, size_bytes: usize) -> Self {
+        // Above what a CPU maps, at a multiple of every sensible alignment.
+        const START: NonZeroUsize = NonZeroUsize::new(1 << 60).unwrap();
+        Self::with(id, NonNull::without_provenance(START), size_bytes, Box::new(|_, _| {}))
+    }
+
     /// The `size_bytes` from a device's `address` on; `None` for address 0 or one over `usize::MAX`.
     ///
     /// # Safety

@@ -74,6 +74,11 @@ pub trait SpaceHooks: Send + Sync + fmt::Debug {
         let _ = (space, ask, layout, answer);
     }
 
+    /// Before something is given back, so that nobody has its address yet.
+    fn giving_back(&self, space: SpaceId, what: GiveBack) {
+        let _ = (space, what);
+    }
+
     /// After something was given back.
     fn given_back(&self, space: SpaceId, what: GiveBack) {
         let _ = (space, what);
@@ -143,6 +148,7 @@ unsafe impl<S: MemorySpace, H: SpaceHooks> MemorySpace for Wrapped<S, H> {
     }
 
     unsafe fn deallocate(&self, block: Block) {
+        self.hooks.giving_back(self.id(), GiveBack::Block(block));
         // SAFETY: the block came from the space within by way of `allocate`.
         unsafe { self.inner.deallocate(block) };
         self.hooks.given_back(self.id(), GiveBack::Block(block));
@@ -193,6 +199,7 @@ unsafe impl<S: MemorySpace, H: SpaceHooks> Reserve for Wrapped<S, H> {
     unsafe fn decommit(&self, region: Block, range: Range<usize>) {
         let Some(reserve) = self.inner.as_reserve() else { return };
         let part = region.part(range.clone()).unwrap_or(region);
+        self.hooks.giving_back(self.id(), GiveBack::Decommit(part));
         // SAFETY: the region came from the space within; the caller keeps the terms of this very call.
         unsafe { reserve.decommit(region, range) };
         self.hooks.given_back(self.id(), GiveBack::Decommit(part));
@@ -200,6 +207,7 @@ unsafe impl<S: MemorySpace, H: SpaceHooks> Reserve for Wrapped<S, H> {
 
     unsafe fn release(&self, region: Block, committed_bytes: usize) {
         let Some(reserve) = self.inner.as_reserve() else { return };
+        self.hooks.giving_back(self.id(), GiveBack::Release(region, committed_bytes));
         // SAFETY: the region came from the space within; the caller keeps the terms of this very call.
         unsafe { reserve.release(region, committed_bytes) };
         self.hooks.given_back(self.id(), GiveBack::Release(region, committed_bytes));

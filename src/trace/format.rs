@@ -100,7 +100,9 @@ impl Writer {
         }
         self.bytes.push(kind | flags);
         if let Some((index, names, stream)) = context {
-            [index, names[0], names[1], names[2], stream].map(|value| self.number(value));
+            for value in [index, names[0], names[1], names[2], stream] {
+                self.number(value);
+            }
         }
         if flags & THREAD != 0 {
             self.number(u64::from(thread));
@@ -142,7 +144,9 @@ impl<'a> Reader<'a> {
     }
 
     fn byte(&mut self) -> Result<u8, TraceError> {
-        let Some(&byte) = self.bytes.get(self.at) else { return self.wrong("the trace ends within an event") };
+        let Some(&byte) = self.bytes.get(self.at) else {
+            return self.wrong("the trace ends within an event");
+        };
         self.at += 1;
         Ok(byte)
     }
@@ -187,7 +191,9 @@ impl<'a> Reader<'a> {
     fn context(&mut self) -> Result<Context, TraceError> {
         let index = self.small()?;
         let name = self.name()?;
-        let Ok(space) = SpaceId::new(name, index) else { return self.wrong("a space has a name it cannot have") };
+        let Ok(space) = SpaceId::new(name, index) else {
+            return self.wrong("a space has a name it cannot have");
+        };
         let (arena, tag) = (Tag::new(self.name()?), Tag::new(self.name()?));
         Ok(Context { space, arena, tag, stream: self.small()? })
     }

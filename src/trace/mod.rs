@@ -27,7 +27,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 use format::Writer;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Why a request was refused, as far as a trace tells.
@@ -169,8 +169,50 @@ pub struct Trace(Arc<Mutex<Recorder>>);
 struct Recorder {
     writer: Writer,
     next_id: u64,
-    /// The request that got what is live at an address of a space.
-    live: HashMap<(SpaceId, u64), u64>,
+    /// What is live at an address of a space: the request that got it, and its size.
+    live: BTreeMap<(SpaceId, u64), (u64, usize)>,
+}
+
+impl Recorder {
+    fn take(&mut self, context: Context, layout: Layout, answer: Result<u64, Refusal>) {
+        let id = self.next_id;
+        self.next_id += 1;
+        let (size_bytes, align) = (layout.size(), layout.align());
+        if let Ok(address) = answer
+            && size_bytes > 0
+        {
+            self.live.insert((context.space, address), (id, size_bytes));
+        }
+        let thread = thread_number();
+        self.writer.event(&Event::Take(Take { id, context, thread, size_bytes, align, answer }));
+    }
+
+    fn give(&mut self, space: SpaceId, address: u64) {
+        let thread = thread_number();
+        let event = match self.live.remove(&(space, address)) {
+            Some((id, _)) => Event::Give { id, thread },
+            None => Event::GiveUnknown { address, thread },
+        };
+        self.writer.event(&event);
+    }
+
+    /// Gives back a range of addresses: what reaches out of it is taken anew, without it.
+    fn give_range(&mut self, space: SpaceId, start: u64, size_bytes: usize) {
+        let end = start.saturating_add(size_bytes as u64);
+        let context = Context { space, arena: Tag::NONE, tag: Tag::NONE, stream: 0 };
+        while let Some((&(_, at), &(_, size_bytes))) = self.live.range((space, 0)..(space, end)).next_back()
+            && at.saturating_add(size_bytes as u64) > start
+        {
+            let at_end = at.saturating_add(size_bytes as u64);
+            self.give(space, at);
+            for (from, to) in [(at, start), (end, at_end)] {
+                let left = to.checked_sub(from).and_then(|left| usize::try_from(left).ok()).unwrap_or(0);
+                if let (Ok(layout), true) = (Layout::from_size_align(left, 1), left > 0) {
+                    self.take(context, layout, Ok(from));
+                }
+            }
+        }
+    }
 }
 
 /// A space whose calls go into a trace: exact blocks, and memory behind reserved addresses.
@@ -203,28 +245,8 @@ impl Trace {
     }
 
     fn take(&self, context: Context, layout: Layout, answer: Result<Block, &AllocError>) {
-        let answer = answer.map(|block| block.address_bits()).map_err(|error| Refusal::from(error.kind()));
-        let mut recorder = self.0.lock();
-        let id = recorder.next_id;
-        recorder.next_id += 1;
-        if let Ok(address) = answer
-            && layout.size() > 0
-        {
-            recorder.live.insert((context.space, address), id);
-        }
-        let thread = thread_number();
-        let (size_bytes, align) = (layout.size(), layout.align());
-        recorder.writer.event(&Event::Take(Take { id, context, thread, size_bytes, align, answer }));
-    }
-
-    fn give(&self, space: SpaceId, address: u64) {
-        let mut recorder = self.0.lock();
-        let thread = thread_number();
-        let event = match recorder.live.remove(&(space, address)) {
-            Some(id) => Event::Give { id, thread },
-            None => Event::GiveUnknown { address, thread },
-        };
-        recorder.writer.event(&event);
+        let answer = answer.map(|block| block.address_bits()).map_err(|error| error.kind().into());
+        self.0.lock().take(context, layout, answer);
     }
 }
 
@@ -237,26 +259,14 @@ impl SpaceHooks for Trace {
 
     fn giving_back(&self, space: SpaceId, what: GiveBack) {
         match what {
-            GiveBack::Block(block) if block.size_bytes() > 0 => self.give(space, block.address_bits()),
+            GiveBack::Block(block) if block.size_bytes() > 0 => {
+                self.0.lock().give(space, block.address_bits());
+            }
             GiveBack::Block(_) => {}
-            GiveBack::Decommit(part) => self.give_within(space, part.address_bits(), part.size_bytes()),
-            GiveBack::Release(region, bytes) => self.give_within(space, region.address_bits(), bytes),
-        }
-    }
-}
-
-impl Trace {
-    /// Gives back whatever starts within a range: commits of it, which are given back in other pieces.
-    fn give_within(&self, space: SpaceId, address: u64, size_bytes: usize) {
-        let end = address + size_bytes as u64;
-        let mut starts: Vec<u64> = {
-            let recorder = self.0.lock();
-            let within = recorder.live.keys().filter(|(known, at)| *known == space && (address..end).contains(at));
-            within.map(|&(_, at)| at).collect()
-        };
-        starts.sort_unstable();
-        for start in starts {
-            self.give(space, start);
+            GiveBack::Decommit(part) => {
+                self.0.lock().give_range(space, part.address_bits(), part.size_bytes());
+            }
+            GiveBack::Release(region, bytes) => self.0.lock().give_range(space, region.address_bits(), bytes),
         }
     }
 }
@@ -275,7 +285,7 @@ impl PoolObserver for Trace {
     }
 
     fn giving_back(&self, space: SpaceId, address: u64) {
-        self.give(space, address);
+        self.0.lock().give(space, address);
     }
 }
 

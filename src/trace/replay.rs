@@ -4,7 +4,7 @@
 //! Deliberately absent: guesses. The first event that does not fit ends it, and is named.
 
 use super::{Context, Event, Refusal, Take};
-use crate::pool::{Pool, PoolBlock, Request};
+use crate::pool::{Pool, PoolBlock, Request, Stream};
 use crate::space::{MemorySpace, SpaceId};
 use core::alloc::Layout;
 use core::fmt;
@@ -144,13 +144,14 @@ pub fn verify(events: &[Event]) -> Result<Summary, Divergence> {
 
 /// Does a trace again on a pool, which needs no memory behind it: each request is served or refused as it was.
 ///
-/// Streams are not replayed: whoever recorded them knows what was done on them.
+/// A request is for its tag and on its stream; what a stream gave back is taken to be done.
 ///
 /// # Errors
 /// [`Divergence`] at the first event that goes another way.
 pub fn replay<S: MemorySpace>(events: &[Event], pool: &Pool<S>) -> Result<Summary, Divergence> {
     let mut count = Count::default();
     let mut live: HashMap<u64, PoolBlock<&Pool<S>>> = HashMap::new();
+    let mut streams: HashMap<u16, Stream> = HashMap::new();
     for (index, event) in events.iter().enumerate() {
         let wrong = |why| Divergence { index, event: *event, why };
         match event {
@@ -161,6 +162,12 @@ pub fn replay<S: MemorySpace>(events: &[Event], pool: &Pool<S>) -> Result<Summar
                     && let Ok(tag) = pool.tag(take.context.tag)
                 {
                     request = request.tagged(tag);
+                }
+                if take.context.stream > 0 {
+                    let known = streams.get(&take.context.stream).copied();
+                    let stream = known.or_else(|| pool.add_stream().ok());
+                    streams.extend(stream.map(|stream| (take.context.stream, stream)));
+                    request = stream.map_or(request, |stream| request.on(stream));
                 }
                 match (pool.acquire(&request), take.answer) {
                     (Ok(acquired), Ok(_)) => {

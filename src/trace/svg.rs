@@ -129,7 +129,9 @@ impl Rows {
         let mut runs: Vec<(SpaceId, u64, u64)> = Vec::new();
         for (space, start, end) in ranges {
             match runs.last_mut() {
-                Some(run) if run.0 == space && start.saturating_sub(run.2) < GAP_BYTES => run.2 = run.2.max(end),
+                Some(run) if run.0 == space && start.saturating_sub(run.2) < GAP_BYTES => {
+                    run.2 = run.2.max(end);
+                }
                 _ => runs.push((space, start, end)),
             }
         }

@@ -24,6 +24,7 @@ mod space_contract;
 mod space_delayed;
 mod space_guarded;
 mod support;
+mod trace_replay;
 
 #[cfg(feature = "exec")]
 mod delegate_aoti;

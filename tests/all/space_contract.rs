@@ -4,8 +4,8 @@ use crate::support::fake_device::FakeDevice;
 use crate::support::memory::{fill, holds};
 use crate::support::numbers::Numbers;
 use arenite::{
-    AllocErrorKind, Block, Delayed, FailNth, Guarded, HostRegion, HostSpace, Limited, MemorySpace, Pool,
-    Recording, SharedArena, SpaceId,
+    AllocErrorKind, Block, Delayed, FailNth, Guarded, HeapSpace, HostRegion, HostSpace, Limited, MemorySpace,
+    Pool, Recording, SharedArena, SpaceId,
 };
 use core::alloc::Layout;
 use core::time::Duration;
@@ -165,6 +165,7 @@ contract! {
     host_huge: HostSpace::new().with_huge_pages();
     host_prefault: HostSpace::new().with_prefault();
     host_exact: HostSpace::new().with_exact_blocks();
+    heap: HeapSpace;
     fake: FakeDevice::new(1 << 30);
     fake_reserving: FakeDevice::new(1 << 30).reserving();
     limited: Limited::new(HostSpace::new(), 1 << 30);
