@@ -123,7 +123,7 @@ fn time_runs(method: &mut Method, inputs: &[Input<'_>]) -> (f64, f64) {
     (middle, times[0].as_secs_f64() * 1e6)
 }
 
-fn time_program(folder: &Path, name: &str) {
+fn time_program(hand: &ByHand, folder: &Path, name: &str) {
     if !folder.join(format!("{name}.pte")).exists() {
         return;
     }
@@ -147,6 +147,11 @@ fn time_program(folder: &Path, name: &str) {
     let (eager, eager_best) = time_runs(&mut method, &list);
     method.capture().unwrap();
     let (graph, graph_best) = time_runs(&mut method, &list);
+    let device = hand.device_time(RUNS / 10, |stream| {
+        // SAFETY: a live stream of this device; the inputs are on the host.
+        drop(unsafe { method.execute_on(Some(stream), &list) }.unwrap());
+    });
+    println!("ok device_time_{name} graph {device:.1} us from the first byte to the last, by events");
     println!(
         "ok rust_{name} load {:.0} us first, {:.0} later; first run {:.0} us; eager {eager:.1} us (best {eager_best:.1}), graph {graph:.1} us (best {graph_best:.1})",
         first_load.as_secs_f64() * 1e6,
@@ -226,17 +231,6 @@ fn time_copies(hand: &ByHand) {
                 }
                 let (mine, theirs) = (median(&mut mine), median(&mut theirs));
                 let rate = |us: f64| size_bytes as f64 / us / 1e3;
-                if name == "pageable" && !to_host && size_bytes >= 64 << 10 {
-                    // SAFETY: as above.
-                    unsafe {
-                        hand.ways_up(
-                            address.as_ptr(),
-                            device.address().addr().get() as u64,
-                            size_bytes,
-                            runs,
-                        );
-                    }
-                }
                 println!(
                     "ok copy_{name}_{}_{size_bytes} {mine:.1} us {:.1} GB/s, by hand {theirs:.1} us {:.1} GB/s, ratio {:.2}",
                     if to_host { "down" } else { "up" },
@@ -264,7 +258,7 @@ fn main() {
     time_arena();
     if let Some(folder) = std::env::var_os("ARENITE_CUDA_PROGRAMS") {
         for name in PROGRAMS {
-            time_program(Path::new(&folder), name);
+            time_program(&hand, Path::new(&folder), name);
         }
     } else {
         println!("no programs measured: ARENITE_CUDA_PROGRAMS names no folder");

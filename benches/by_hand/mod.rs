@@ -154,65 +154,31 @@ impl ByHand {
         times
     }
 
-    /// Ways of bringing pageable bytes to the device, each waited for.
-    ///
-    /// # Safety
-    /// * Both are valid for `size_bytes`.
-    pub unsafe fn ways_up(&self, host: *mut u8, device: u64, size_bytes: usize, runs: usize) {
-        let mut staging = null_mut();
-        // SAFETY: a place for the result.
-        done(unsafe { sys::cuMemHostAlloc(&raw mut staging, size_bytes, 3) });
-        let staging = staging.cast::<u8>();
-        let pieces = |piece: usize| {
-            let mut at = 0;
-            while at < size_bytes {
-                let len = piece.min(size_bytes - at);
-                // SAFETY: inside the ranges.
-                unsafe {
-                    staging.add(at).copy_from_nonoverlapping(host.add(at), len);
-                    done(sys::cuMemcpyHtoDAsync_v2(
-                        device + at as u64,
-                        staging.add(at).cast(),
-                        len,
-                        self.stream,
-                    ));
-                }
-                at += len;
-            }
-            self.wait();
-        };
-        let sync = || {
-            // SAFETY: valid ranges.
-            unsafe {
-                done(sys::cuMemcpyHtoD_v2(device, host.cast(), size_bytes));
-                done(sys::cuCtxSynchronize());
-            }
-        };
-        let asynchronous = || {
-            // SAFETY: valid ranges.
-            done(unsafe { sys::cuMemcpyHtoDAsync_v2(device, host.cast(), size_bytes, self.stream) });
-            self.wait();
-        };
-        let time = |way: &dyn Fn()| {
-            let mut times: Vec<Duration> = (0..runs)
-                .map(|_| {
-                    let start = Instant::now();
-                    way();
-                    start.elapsed()
-                })
-                .collect();
-            times.sort_unstable();
-            times[runs / 2].as_secs_f64() * 1e6
-        };
-        print!("ok ways_up_{size_bytes} driver {:.1}, driver async {:.1}", time(&sync), time(&asynchronous));
-        for piece in [32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20] {
-            if piece <= size_bytes {
-                print!(", pieces of {} KiB {:.1}", piece >> 10, time(&|| pieces(piece)));
-            }
+    /// The median time on the device of what `work` queues on the stream that it is told, in microseconds.
+    pub fn device_time(&self, runs: usize, mut work: impl FnMut(usize)) -> f32 {
+        let (mut start, mut end) = (null_mut(), null_mut());
+        // SAFETY: places for the results.
+        unsafe {
+            done(sys::cuEventCreate(&raw mut start, 0));
+            done(sys::cuEventCreate(&raw mut end, 0));
         }
-        println!(" us");
-        // SAFETY: it came from the driver, and nothing uses it.
-        done(unsafe { sys::cuMemFreeHost(staging.cast()) });
+        let mut times: Vec<f32> = (0..runs)
+            .map(|_| {
+                let mut ms = 0.0;
+                // SAFETY: live events and a live stream.
+                done(unsafe { sys::cuEventRecord(start, self.stream) });
+                work(self.stream.expose_provenance());
+                // SAFETY: as above; a place for the result.
+                unsafe {
+                    done(sys::cuEventRecord(end, self.stream));
+                    done(sys::cuEventSynchronize(end));
+                    done(sys::cuEventElapsedTime_v2(&raw mut ms, start, end));
+                }
+                ms * 1e3
+            })
+            .collect();
+        times.sort_unstable_by(f32::total_cmp);
+        times[runs / 2]
     }
 
     /// The time of one copy between a device and a host address, by the driver alone: the asynchronous call

@@ -110,6 +110,7 @@ class Runtime:
         verification: Verification | None = None,
         enable_etdump: bool = False,
         debug_buffer_size: int = 0,
+        native_code: Literal["allow", "deny"] | Iterable[str] | None = None,
     ) -> Program: ...
     @property
     def spaces(self) -> dict[str, Space]: ...
@@ -261,6 +262,7 @@ class State:
 class Tensor:
     """A tensor: element kind, sizes, and bytes in a memory space."""
 
+    def __new__(cls, array: npt.ArrayLike, /) -> Self: ...
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property
@@ -383,6 +385,7 @@ def load(
     data_path: _Data | Iterable[_Data] | None = None,
     mmap: bool = True,
     arenas: _Arenas | None = None,
+    native_code: Literal["allow", "deny"] | Iterable[str] | None = None,
 ) -> Method: ...
 def memory_stats() -> dict[str, dict[str, int | None]]: ...
 def reset_peak() -> None: ...

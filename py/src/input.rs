@@ -14,11 +14,14 @@ use crate::error::{self, Class, Facts, INVALID_ARGUMENT};
 use crate::ndarray::{self, Refused, View};
 use crate::tensor::Tensor;
 use arenite::SpaceId;
-use arenite::exec::{ExecError, Input, TensorInput};
+use arenite::exec::{DeviceTensor, ExecError, Input, TensorInput};
+use arenite::space::QueueError;
+use arenite::tensor::Dims;
 use numpy::PyUntypedArray;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyIterator, PyList, PySequence, PyString, PyTuple};
+use std::sync::Arc;
 
 /// One input, with whatever keeps its elements in place.
 pub(crate) enum Arg<'py> {
@@ -36,13 +39,28 @@ pub(crate) enum Arg<'py> {
     Array(View, #[expect(dead_code, reason = "keeps the elements in place")] Bound<'py, PyAny>),
     /// A tensor of another framework.
     Foreign(Foreign),
+    /// A tensor of ours on a device.
+    Device(Arc<DeviceTensor>, Dims<isize>),
 }
 
 /// The inputs of one run.
 pub(crate) struct Args<'py> {
     items: Vec<Arg<'py>>,
-    /// Whether a tensor of PyTorch is among them.
+    /// What was seen among them.
+    pub(crate) seen: Seen,
+}
+
+/// What was seen among inputs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    /// A tensor of PyTorch.
     pub(crate) torch: bool,
+    /// A tensor on a device.
+    pub(crate) device: bool,
+    /// PyTorch's current stream, where a tensor is ready on that alone.
+    pub(crate) torch_stream: Option<usize>,
+    /// A device tensor whose producer does not order its memory by PyTorch's current stream.
+    pub(crate) foreign: bool,
 }
 
 /// What a method takes, for messages and for scalars of NumPy.
@@ -59,6 +77,15 @@ pub(crate) trait Expectation {
     fn place(&self, index: usize) -> (&'static str, String) {
         ("input", index.to_string())
     }
+    /// The stream that device tensors of a space are used on, unless PyTorch's current one serves.
+    fn stream(&self, space: SpaceId) -> Option<usize> {
+        let _ = space;
+        None
+    }
+    /// Whether the caller named that stream.
+    fn names_stream(&self) -> bool {
+        false
+    }
 }
 
 impl<'py> Args<'py> {
@@ -67,7 +94,7 @@ impl<'py> Args<'py> {
     /// # Errors
     /// `InputError` for what is no sequence, and for items that are no input of any method.
     pub(crate) fn collect(inputs: &Bound<'py, PyAny>, expected: &impl Expectation) -> PyResult<Self> {
-        let mut args = Self { items: Vec::with_capacity(expected.len()), torch: false };
+        let mut args = Self { items: Vec::with_capacity(expected.len()), seen: Seen::default() };
         let too_many = |got: usize| {
             let (method, expected) = (expected.method().to_owned(), expected.len());
             error::exec(inputs.py(), &ExecError::InputCount { method, expected, got })
@@ -100,9 +127,27 @@ impl<'py> Args<'py> {
 
     fn push(&mut self, item: Bound<'py, PyAny>, expected: &impl Expectation) -> PyResult<()> {
         let index = self.items.len();
-        let arg = take(item, index, expected, &mut self.torch)?;
+        let arg = take(item, index, expected, &mut self.seen)?;
         self.items.push(arg);
         Ok(())
+    }
+
+    /// Lets a stream wait for device tensors of ours.
+    ///
+    /// # Safety
+    /// * `stream` is a live stream of the tensors' device, or 0.
+    pub(crate) unsafe fn order(&self, stream: usize) -> Result<(), QueueError> {
+        self.items.iter().try_for_each(|item| match item {
+            // SAFETY: by the caller.
+            Arg::Device(tensor, _) => unsafe { tensor.order(stream) },
+            _ => Ok(()),
+        })
+    }
+
+    /// The tensors of other frameworks, which keep their memory as long as they live.
+    pub(crate) fn into_foreign(self) -> Vec<Foreign> {
+        let foreign = |item| if let Arg::Foreign(foreign) = item { Some(foreign) } else { None };
+        self.items.into_iter().filter_map(foreign).collect()
     }
 
     /// Calls `run` with the inputs as a method takes them.
@@ -143,6 +188,19 @@ impl Arg<'_> {
                         &view.sizes,
                         &view.strides_bytes,
                         SpaceId::HOST,
+                    )
+                })
+            }
+            Self::Device(tensor, strides_bytes) => {
+                // SAFETY: the tensor is kept here, row-major with the strides beside it; whoever runs orders the
+                // stream behind the work that produces it.
+                Input::Tensor(unsafe {
+                    TensorInput::new(
+                        tensor.address().as_ptr(),
+                        tensor.dtype(),
+                        tensor.sizes(),
+                        strides_bytes,
+                        tensor.space(),
                     )
                 })
             }
@@ -205,7 +263,7 @@ fn take<'py>(
     item: Bound<'py, PyAny>,
     index: usize,
     expected: &impl Expectation,
-    torch: &mut bool,
+    seen: &mut Seen,
 ) -> PyResult<Arg<'py>> {
     if let Ok(array) = item.cast::<PyUntypedArray>() {
         if item.cast_exact::<PyUntypedArray>().is_err() && hides_elements(&item)? {
@@ -243,6 +301,7 @@ fn take<'py>(
         return Ok(Arg::Text(text.clone()));
     }
     if let Ok(tensor) = item.cast::<Tensor>() {
+        seen.device |= tensor.get().device().is_some();
         return tensor.get().as_arg(item.py(), &item);
     }
     if ndarray::is_scalar(&item) {
@@ -251,9 +310,9 @@ fn take<'py>(
         if ndarray::is_scalar(&number) && number.get_type().is(item.get_type()) {
             return Err(refuse(&item, &type_name(&item), index, expected));
         }
-        return take(number, index, expected, torch);
+        return take(number, index, expected, seen);
     }
-    exchange(&item, index, expected, torch)
+    exchange(&item, index, expected, seen)
 }
 
 /// A tensor of another framework, through DLPack.
@@ -261,17 +320,26 @@ fn exchange<'py>(
     item: &Bound<'py, PyAny>,
     index: usize,
     expected: &impl Expectation,
-    torch: &mut bool,
+    seen: &mut Seen,
 ) -> PyResult<Arg<'py>> {
+    let stream = |space| expected.stream(space);
     let taken = if crate::torch::is_tensor(item) {
-        *torch = true;
-        crate::torch::take(item)
+        seen.torch = true;
+        crate::torch::take(item, &stream, expected.names_stream())
     } else if item.hasattr("__dlpack__").unwrap_or(true) {
-        dlpack::take(item)
+        dlpack::take(item, &stream).map(|foreign| (foreign, None))
     } else {
         return Err(refuse(item, &type_name(item), index, expected));
     };
-    taken.map(Arg::Foreign).map_err(|reason| {
+    let noted = |(foreign, current): (Foreign, Option<usize>)| {
+        if !foreign.space.is_host() {
+            seen.device = true;
+            seen.torch_stream = seen.torch_stream.or(current);
+            seen.foreign |= current.is_none();
+        }
+        Arg::Foreign(foreign)
+    };
+    taken.map(noted).map_err(|reason| {
         // An interrupt or exit is no word about the input.
         if !reason.is_instance_of::<PyException>(item.py()) {
             return reason;

@@ -3,9 +3,10 @@
 //! Deliberately absent: what blocks are for; see [`super::planned`] and [`super::shared`].
 
 use crate::arena::{ArenaSet, PooledArena};
-use crate::space::{AllocError, GraphId, Piece, Queue, QueueError, SpaceId};
+use crate::space::{AllocError, GraphId, Mark, Piece, Queue, QueueError, SpaceId};
 use core::alloc::Layout;
 use core::ptr::NonNull;
+use std::sync::Arc;
 
 /// The alignment of a planned buffer on the host, in bytes: a cache line.
 const HOST_ALIGN: usize = 64;
@@ -55,6 +56,9 @@ pub(super) fn total_bytes(space: SpaceId, mut sizes: impl Iterator<Item = usize>
 pub(super) struct Holdings {
     /// Before the arenas: a queue waits for its work when dropped, and then memory may go.
     pub(super) queues: Vec<Box<dyn Queue>>,
+    /// Whether runs leave work to the device where they can, and the mark behind what the last one left.
+    pub(super) leaves: bool,
+    pub(super) mark: Option<Arc<dyn Mark>>,
     arenas: Vec<(SpaceId, PooledArena)>,
 }
 
@@ -119,7 +123,7 @@ impl Holdings {
         self.queues.iter_mut().find(|queue| queue.space() == space).map(AsMut::as_mut)
     }
 
-    /// Does recorded work again on the pieces, and waits for it.
+    /// Does recorded work again on the pieces, and ends the run.
     pub(super) fn replay(
         &mut self,
         space: SpaceId,
@@ -129,9 +133,23 @@ impl Holdings {
     ) -> Result<(), QueueError> {
         let Some(queue) = self.queue(space) else { return Ok(()) };
         // SAFETY: the pieces are bound memory of this method (T1), as long as they say; the graph uses arenas
-        // held here and by the delegates, which neither move nor shrink; the next line waits.
+        // held here and by the delegates, which neither move nor shrink; the next line waits where pieces
+        // of the host take part.
         unsafe { queue.replay(graph, uploads, downloads) }?;
-        queue.synchronize()
+        self.finish()
+    }
+
+    /// Ends a run: waits for the devices, or leaves the work to them where that is wanted and the host takes no part.
+    pub(super) fn finish(&mut self) -> Result<(), QueueError> {
+        self.mark = None;
+        for queue in &mut self.queues {
+            if self.leaves && !queue.crosses_host() {
+                self.mark = Some(queue.leave()?);
+            } else {
+                queue.synchronize()?;
+            }
+        }
+        Ok(())
     }
 
     /// Waits until every queue has done its work.

@@ -8,7 +8,10 @@ use super::error::ExecError;
 use super::input::Output;
 use super::method::Method;
 use super::planned::Planned;
+use super::resident::DeviceTensor;
+use crate::space::Mark;
 use crate::value::Value;
+use std::sync::Arc;
 
 /// What a run left: borrows the method and what the caller lent it.
 #[derive(Debug)]
@@ -64,6 +67,23 @@ impl Outputs<'_> {
         let Planned { holdings, copies, .. } = &mut method.planned;
         let tensor = copies.of(at).unwrap_or(&method.tables.tensors()[at]);
         device::copy_output(holdings, tensor, target).map_err(|problem| wrong(self.method, problem))
+    }
+}
+
+impl Outputs<'_> {
+    /// The mark behind the run's work, where that was left to the device.
+    pub fn mark(&self) -> Option<Arc<dyn Mark>> {
+        self.method.planned.holdings.mark.clone()
+    }
+
+    /// Takes tensor output `index` with its memory on the device; `None` for what is not on a device.
+    ///
+    /// After [`Method::execute_on`] nothing is copied where the output was not planned and runs are not captured.
+    ///
+    /// # Errors
+    /// [`ExecError::Output`] where the device has no memory left, or the elements are not row-major.
+    pub fn take_device(&mut self, index: usize) -> Result<Option<DeviceTensor>, ExecError> {
+        self.method.take_resident(index)
     }
 }
 

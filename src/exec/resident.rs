@@ -9,10 +9,15 @@
 //! stream is taken only after the whole device was waited for: that stream may be gone by then. Deliberately
 //! absent: views and strides. Elements are row-major.
 
+use super::error::ExecError;
+use super::graph::Graph;
+use super::method::{Method, queue_error};
 use crate::arena::{ArenaSet, PooledArena};
+use crate::program::{MethodPlan, Storage};
 use crate::space::{Mark, Piece, QueueError, SpaceId};
 use crate::tensor::shape::numel;
 use crate::tensor::{DType, Dims};
+use crate::value::Value;
 use core::alloc::Layout;
 use core::ptr::NonNull;
 use parking_lot::Mutex;
@@ -99,15 +104,14 @@ impl Shelf {
             device.synchronize_device().map_err(|error| error.to_string())?;
             stock.free.iter_mut().for_each(|shelved| shelved.last = LastUse::Done);
         }
-        let address = match stock.free.iter().position(usable) {
-            Some(index) => stock.free.swap_remove(index).address,
-            None => {
-                let layout = Layout::from_size_align(self.size_bytes, ALIGN_BYTES)
-                    .map_err(|_| "more than can be addressed".to_string())?;
-                let block = stock.arena.allocate(layout).map_err(|error| error.to_string())?;
-                stock.blocks += 1;
-                block.address()
-            }
+        let address = if let Some(index) = stock.free.iter().position(usable) {
+            stock.free.swap_remove(index).address
+        } else {
+            let layout = Layout::from_size_align(self.size_bytes, ALIGN_BYTES)
+                .map_err(|_| "more than can be addressed".to_string())?;
+            let block = stock.arena.allocate(layout).map_err(|error| error.to_string())?;
+            stock.blocks += 1;
+            block.address()
         };
         Ok(Lease { shelf: Arc::clone(self), address, last: Mutex::new(LastUse::Stream(stream)) })
     }
@@ -144,24 +148,136 @@ unsafe impl Send for Lease {}
 // SAFETY: as above.
 unsafe impl Sync for Lease {}
 
-impl Lease {
-    pub(super) fn address(&self) -> NonNull<u8> {
-        self.address
-    }
-
-    pub(super) fn size_bytes(&self) -> usize {
-        self.shelf.size_bytes
-    }
-
-    pub(super) fn space(&self) -> SpaceId {
-        self.shelf.space
-    }
-}
-
 impl Drop for Lease {
     fn drop(&mut self) {
         let shelved = Shelved { address: self.address, last: *self.last.get_mut() };
         self.shelf.stock.lock().free.push(shelved);
+    }
+}
+
+/// Between what a run goes on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ends {
+    /// Inputs and outputs pass through host memory.
+    Host,
+    /// They stay on their device, on the caller's stream where there is one.
+    Device(Option<usize>),
+}
+
+impl Ends {
+    /// The caller's stream.
+    pub(super) fn stream(self) -> Option<usize> {
+        if let Self::Device(stream) = self { stream } else { None }
+    }
+}
+
+/// What a method keeps for outputs that stay on their device.
+#[derive(Debug, Default)]
+pub(super) struct Resident {
+    /// A shelf per tensor that was an output on a device.
+    shelves: Vec<(usize, Arc<Shelf>)>,
+    /// The blocks that outputs of the run at hand were bound to, by tensor.
+    pub(super) fresh: Vec<(usize, Lease)>,
+}
+
+impl Method {
+    fn shelf(&mut self, tensor: usize, space: SpaceId, size_bytes: usize) -> Result<Arc<Shelf>, String> {
+        if let Some((_, shelf)) = self.resident.shelves.iter().find(|(known, _)| *known == tensor) {
+            return Ok(Arc::clone(shelf));
+        }
+        let owner = format!("outputs of {}", self.name());
+        let shelf = Shelf::new(&self.options().arenas, space, size_bytes, &owner)?;
+        self.resident.shelves.push((tensor, Arc::clone(&shelf)));
+        Ok(shelf)
+    }
+
+    /// Sends work to the caller's stream, and gives outputs without planned memory blocks of their own.
+    pub(super) fn begin_resident(&mut self, plan: &MethodPlan, ends: Ends) -> Result<(), ExecError> {
+        let Ends::Device(stream) = ends else { return Ok(()) };
+        let failed = |index: usize, problem: String| ExecError::Output {
+            method: plan.name.to_string(),
+            index,
+            problem,
+        };
+        for queue in &mut self.planned.holdings.queues {
+            // SAFETY: a live stream of the device, by the caller of `execute_on`; it lives until the run's end.
+            unsafe { queue.switch(stream) }.map_err(|error| failed(0, error.to_string()))?;
+        }
+        if !matches!(self.graph, Graph::Off) {
+            return Ok(());
+        }
+        for (index, &id) in plan.outputs.iter().enumerate() {
+            let (Value::Tensor(at), Some(spec)) = (plan.value(id), plan.tensor(id)) else { continue };
+            let at = at as usize;
+            let Some(staged) = self.planned.staged(at).filter(|block| !block.space.is_host()) else {
+                continue;
+            };
+            if spec.storage != Storage::Supplied || plan.inputs.contains(&id) {
+                continue;
+            }
+            let shelf =
+                self.shelf(at, staged.space, staged.size_bytes).map_err(|problem| failed(index, problem))?;
+            let raw = self.planned.holdings.queue(staged.space).map_or(0, |queue| queue.raw_stream());
+            let lease = shelf.take(raw).map_err(|problem| failed(index, problem))?;
+            let (_, tensors, _) = self.tables.parts();
+            // SAFETY: a block of the staged size that nobody else uses in stream order; `fresh` or whoever takes it
+            // keeps it, and the tensor is bound anew when the outputs are dropped.
+            unsafe { tensors[at].bind(lease.address, staged.size_bytes, staged.space, true) };
+            self.resident.fresh.push((at, lease));
+        }
+        Ok(())
+    }
+
+    /// Lets the caller's stream wait for work that a recorded graph did on another one.
+    pub(super) fn end_resident(&mut self, plan: &MethodPlan, ends: Ends) -> Result<(), ExecError> {
+        let (Some(stream), Some(mark)) = (ends.stream(), &self.planned.holdings.mark) else { return Ok(()) };
+        if matches!(self.graph, Graph::Off) {
+            return Ok(());
+        }
+        // SAFETY: a live stream of the device, by the caller of `execute_on`.
+        unsafe { mark.order(stream) }.map_err(|error| queue_error(plan, 0, &error))
+    }
+
+    /// Takes an output with its memory.
+    pub(super) fn take_resident(&mut self, index: usize) -> Result<Option<DeviceTensor>, ExecError> {
+        let program = Arc::clone(self.program());
+        let plan = self.plan();
+        let name = plan.name.to_string();
+        let failed = |problem: String| ExecError::Output { method: name.clone(), index, problem };
+        let Some(&id) = plan.outputs.get(index) else { return Ok(None) };
+        let Value::Tensor(at) = self.tables.values()[id.index()] else { return Ok(None) };
+        let at = at as usize;
+        let tensor = &self.tables.tensors()[at];
+        let (dtype, space) = (tensor.dtype(), tensor.space());
+        let sizes = Dims::new(tensor.sizes()).unwrap_or_else(Dims::empty);
+        if space.is_host() {
+            return Ok(None);
+        }
+        if !tensor.is_row_major() {
+            return Err(failed(format!("elements in {space} that are not row-major")));
+        }
+        if let Some(fresh) = self.resident.fresh.iter().position(|(tensor, _)| *tensor == at) {
+            let (_, lease) = self.resident.fresh.swap_remove(fresh);
+            return Ok(Some(DeviceTensor::new(lease, dtype, sizes, self.planned.holdings.mark.clone())));
+        }
+        let (source, size_bytes) = (tensor.address(), tensor.size_bytes());
+        let capacity = program
+            .methods()
+            .iter()
+            .find(|method| *method.name == *name)
+            .map_or(0, |plan| plan.tensors.get(at).map_or(size_bytes, |spec| spec.size_bytes));
+        let shelf = self.shelf(at, space, capacity.max(size_bytes)).map_err(&failed)?;
+        let queue =
+            self.planned.holdings.queue(space).ok_or_else(|| failed(format!("no queue of {space}")))?;
+        let lease = shelf.take(queue.raw_stream()).map_err(&failed)?;
+        let text = |error: QueueError| failed(error.to_string());
+        if let Some(source) = source.filter(|_| size_bytes > 0) {
+            // SAFETY: the output's memory, held by this method, and a block at least as large; what the method is
+            // given later comes behind the copy in queue order.
+            unsafe { queue.copy(Piece { target: lease.address, source, size_bytes }) }.map_err(text)?;
+        }
+        let ready = queue.leave().map_err(text)?;
+        Ok(Some(DeviceTensor::new(lease, dtype, sizes, Some(ready))))
     }
 }
 

@@ -16,15 +16,20 @@ fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cuda").join(name)
 }
 
-fn seed_net() -> (Arc<Program>, BTreeMap<String, Data>) {
+pub fn seed_net() -> (Arc<Program>, BTreeMap<String, Data>) {
+    packed("seed_net")
+}
+
+/// A program of the repository, and what eager PyTorch gave.
+pub fn packed(name: &str) -> (Arc<Program>, BTreeMap<String, Data>) {
     let mut bytes = Vec::new();
-    let packed = std::fs::read(path("seed_net.pte.z")).unwrap();
+    let packed = std::fs::read(path(&format!("{name}.pte.z"))).unwrap();
     flate2::read::ZlibDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
     let program = Program::from_bytes(&bytes, &ProgramOptions::default()).unwrap();
     (Arc::new(program), npz::read(path("seed_net.npz")))
 }
 
-fn arenas() -> Result<ArenaSet, String> {
+pub fn arenas() -> Result<ArenaSet, String> {
     Ok(ArenaSet::builder()
         .space(Arc::new(HostSpace::new()))
         .space(Arc::new(PinnedSpace::new()?))
@@ -32,7 +37,7 @@ fn arenas() -> Result<ArenaSet, String> {
         .build())
 }
 
-fn load(program: &Arc<Program>) -> Result<Method, String> {
+pub fn load(program: &Arc<Program>) -> Result<Method, String> {
     load_mapping(program, MAX_MAPPED_BYTES)
 }
 
@@ -43,7 +48,7 @@ fn load_mapping(program: &Arc<Program>, max_mapped_bytes: usize) -> Result<Metho
     Loader::new(Arc::clone(program), options).load("forward").map_err(|error| error.to_string())
 }
 
-fn row_major(data: &Data) -> Vec<isize> {
+pub fn row_major(data: &Data) -> Vec<isize> {
     let mut step = data.dtype.size_bytes().cast_signed();
     let mut strides = vec![0; data.sizes.len()];
     for (slot, &size) in strides.iter_mut().zip(&data.sizes).rev() {

@@ -218,8 +218,119 @@ def frameworks() -> Iterator[tuple[str, Any, Callable[[np.ndarray], Any], Callab
         pass
 
 
+def resident() -> Any:
+    """The program whose inputs and outputs stay on the device, loaded; and its arrays."""
+    method = program("resident_net").load_method("forward")
+    return method, arrays("resident_net", "forward", "in"), arrays("resident_net", "forward", "out")
+
+
+def own_tensors() -> None:
+    """Arenite's own tensors to a device and back, without another framework."""
+    if not (PROGRAMS / "resident_net.pte").exists():
+        return
+
+    def there_and_back() -> None:
+        array = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
+        on_device = arenite.Tensor(array).copy_to("cuda:0")
+        expect(on_device.space == "cuda:0" and on_device.__dlpack_device__() == (2, 0), repr(on_device))
+        expect(np.array_equal(on_device.numpy(), array), "other elements came back")
+        expect(np.array_equal(on_device.copy_to("host").numpy(), array), "other elements came back")
+
+    def stays() -> str:
+        method, inputs, wanted = resident()
+        tensors = [arenite.Tensor(array).copy_to("cuda:0") for array in inputs]
+        kept = []
+        for _ in range(300):
+            (output,) = method.execute(tensors)
+            expect(isinstance(output, arenite.Tensor) and output.space == "cuda:0", repr(output))
+            kept = (kept + [output])[-5:]
+        worst = max(error_of([output.numpy()], wanted) for output in kept)
+        expect(worst == 0.0, f"error {worst}")
+        # An output goes in again: relu(x * y + x) * 2 of the output and the second input.
+        (again,) = method.execute([kept[0], tensors[1]])
+        x, y = wanted[0], inputs[1]
+        expect(np.allclose(again.numpy(), np.maximum(x * y + x, 0) * 2, rtol=1e-6), "a chained run")
+        return repr(output)
+
+    def captured() -> str:
+        method, inputs, wanted = resident()
+        method.capture()
+        for round_ in range(8):
+            tensors = [arenite.Tensor(array * np.float32(round_)).copy_to("cuda:0") for array in inputs]
+            (output,) = method.execute(tensors)
+            x, y = (array * np.float32(round_) for array in inputs)
+            expect(np.allclose(output.numpy(), np.maximum(x * y + x, 0) * 2, rtol=1e-6), f"round {round_}")
+        return f"captured {method.is_captured}"
+
+    def host_inputs() -> str:
+        method, inputs, wanted = resident()
+        outputs = method.execute(inputs)
+        expect(error_of(outputs, wanted) == 0.0, "host arrays in")
+        return type(outputs[0]).__name__
+
+    check("own_tensors_there_and_back", there_and_back)
+    check("own_tensors_stay", stays)
+    check("own_tensors_captured", captured)
+    check("resident_host_arrays", host_inputs)
+
+
+def streams() -> None:
+    """Work in the order of PyTorch's streams, never waited for in between."""
+    try:
+        import torch
+    except ImportError:
+        print("no PyTorch: not run")
+        return
+    if not torch.cuda.is_available() or not (PROGRAMS / "resident_net.pte").exists():
+        return
+
+    def chain(side: bool, named: bool) -> str:
+        method, inputs, _ = resident()
+        first, second = (torch.from_numpy(array).cuda() for array in inputs)
+        reference = first.clone()
+        stream = torch.cuda.Stream() if side else torch.cuda.current_stream()
+        torch.cuda.synchronize()
+        x = first
+        with torch.cuda.stream(stream):
+            big = torch.randn(2048, 2048, device="cuda")
+            for _ in range(200):
+                big = big @ big * 1e-3  # keeps the device behind the host
+                y = second + 0.0
+                (x,) = method.execute([x, y], stream=stream if named else None)
+                x = x * 0.25
+        stream.synchronize()
+        for _ in range(200):
+            reference = torch.relu(reference * second + reference) * 2 * 0.25
+        torch.cuda.synchronize()
+        error = float((reference - x).abs().max() / (reference.abs().max() + 1e-20))
+        expect(x.is_cuda and error < 1e-4, f"error {error}")
+        return f"relative error {error:.2g}, {type(x).__name__} on {x.device}"
+
+    for side in (False, True):
+        for named in (False, True):
+            where = "side" if side else "default"
+            check(f"stream_{where}_{'named' if named else 'current'}", lambda side=side, named=named: chain(side, named))
+
+    def given_away() -> str:
+        method, inputs, wanted = resident()
+        tensors = [torch.from_numpy(array).cuda() for array in inputs]
+        (output,) = method.execute(tensors)
+        del method
+        torch.cuda.synchronize()
+        expect(float((output.cpu() - torch.from_numpy(wanted[0])).abs().max()) == 0.0, "after the method is gone")
+        ours = arenite.Tensor(inputs[0]).copy_to("cuda:0")
+        theirs = torch.from_dlpack(ours)
+        del ours
+        expect(theirs.is_cuda and np.array_equal(theirs.cpu().numpy(), inputs[0]), "torch.from_dlpack")
+        return str(theirs.device)
+
+    check("outlives_its_method", given_away)
+
+
 def device_tensors() -> None:
     """Device tensors in, host or device tensors out."""
+    own_tensors()
+    streams()
     for name, module, to_device, wait in frameworks():
         for which in ("seed_net", "mlp", "resident_net"):
             if not (PROGRAMS / f"{which}.pte").exists():
@@ -242,6 +353,8 @@ def device_tensors() -> None:
 
 def as_host(output: Any) -> np.ndarray:
     """A tensor of any framework, on the host."""
+    if isinstance(output, arenite.Tensor):
+        return output.numpy()
     if hasattr(output, "get") and type(output).__module__.startswith("cupy"):
         return output.get()
     return floats(output)
@@ -268,6 +381,11 @@ def refusals() -> None:
     broken = bytearray(seed)
     broken[at + 5000] ^= 1
     refused("refused_changed_code", lambda: open_(bytes(broken)).load_method("forward"), "SHA-256")
+    digest = next(entry["key"] for entry in open_(seed).inspect()["named_data"] if entry["key"].endswith("_so_blob"))[:64]
+    rule = lambda native_code: open_(seed, native_code=native_code).load_method("forward")  # noqa: E731
+    refused("refused_native_code", lambda: rule("deny"), digest)
+    refused("refused_code_not_listed", lambda: rule(["0" * 64]), digest)
+    check("allowed_code_listed", lambda: rule(["0" * 64, digest]).name)
     remap = lambda to: open_(seed).load_method("forward", arenas={"cuda:0": to})  # noqa: E731
     refused("refused_device_9", lambda: remap("cuda:9"), "cuda:9")
     refused("refused_on_host", lambda: remap("host"), "CudaBackend")
@@ -484,16 +602,6 @@ def times() -> None:
         check(f"time_{name}", work)
 
 
-def mapping() -> None:
-    """The same times with other limits for tensors that are not copied."""
-    for limit in ("0", "65536", "1048576"):
-        environment = {**os.environ, "ARENITE_MAPPED": limit}
-        words = [sys.executable, __file__, "times"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=240, check=False, env=environment)
-        for line in done.stdout.splitlines():
-            print(line.replace("time_", f"mapped_{limit}_", 1), flush=True)
-
-
 def peers() -> None:
     """PyTorch's own eager time beside, and device tensors in and out."""
     try:
@@ -523,16 +631,27 @@ def peers() -> None:
     check("time_seed_net_torch_host_tensors", tensors)
     if (PROGRAMS / "resident_net.pte").exists():
 
-        def resident() -> str:
+        def times() -> str:
             method = program("resident_net").load_method("forward")
+            stream = torch.cuda.current_stream()
 
             def call() -> None:
                 method.execute([dx, dy])
                 torch.cuda.synchronize()
 
-            return f"{median(call):.1f} us, synchronised"
+            def ordered() -> None:
+                method.execute([dx, dy], stream=stream)
+                stream.synchronize()
 
-        check("time_resident_net_torch_device_tensors", resident)
+            parts = [median(call), median(ordered), median(torch.cuda.synchronize)]
+            alone = median(lambda: method.execute([dx, dy]))
+            method.capture()
+            parts.append(median(call))
+            return "synchronised {:.1f} us, named stream {:.1f}, torch's synchronize alone {:.1f}, as a graph {:.1f}, not waited for {:.1f}".format(
+                *parts, alone
+            )
+
+        check("time_resident_net_torch_device_tensors", times)
 
 
 def machine() -> None:

@@ -84,7 +84,6 @@ part cases python3 checks.py cases
 part cycles python3 checks.py cycles
 part loads python3 checks.py loads
 part times python3 checks.py times
-part mapping python3 checks.py mapping
 part peers python3 checks.py torch peers
 part bench ./cuda_bench --bench
 part memcheck sh run.sh --memcheck

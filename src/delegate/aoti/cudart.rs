@@ -130,15 +130,14 @@ unsafe extern "C" fn module_load_data(out: *mut CUmodule, image: *const c_void) 
         let mut modules = MODULES.lock();
         let modules = modules.get_or_insert_default();
         let key = (context.addr(), image.addr());
-        let module = match modules.get(&key) {
-            Some(module) => core::ptr::with_exposed_provenance_mut(*module),
-            None => {
-                let mut module: CUmodule = core::ptr::null_mut();
-                // SAFETY: a place for the result, and an image of the compiled code.
-                done(unsafe { (driver.module_load)(&raw mut module, image) })?;
-                modules.insert(key, module.expose_provenance());
-                module
-            }
+        let module = if let Some(module) = modules.get(&key) {
+            core::ptr::with_exposed_provenance_mut(*module)
+        } else {
+            let mut module: CUmodule = core::ptr::null_mut();
+            // SAFETY: a place for the result, and an image of the compiled code.
+            done(unsafe { (driver.module_load)(&raw mut module, image) })?;
+            modules.insert(key, module.expose_provenance());
+            module
         };
         // SAFETY: the C interface: a place for the result.
         unsafe { out.write(module) };
