@@ -17,7 +17,10 @@
 pub mod align;
 pub mod arena;
 pub mod plan;
+pub mod pool;
 pub mod space;
+mod tlsf;
+pub mod trace;
 
 #[cfg(feature = "exec")]
 pub mod delegate;
@@ -38,10 +41,12 @@ pub mod design {
 }
 
 pub use arena::{
-    Arena, ArenaSet, ArenaSetBuilder, ArenaSetReport, ArenaStats, Checkpoint, Meter, MissingSpace, OpenSpace,
-    OwnerReport, PooledArena, Scope, ScopeGuard, SpaceReport, Usage,
+    Arena, ArenaSet, ArenaSetBuilder, ArenaSetReport, ArenaStats, Checkpoint, DevicePtr, Meter, MissingSpace,
+    OpenSpace, OwnerReport, PooledArena, Scope, ScopeGuard, SharedArena, SpaceReport, Usage,
 };
+pub use pool::{Acquired, Mark, Pool, PoolBlock, PoolKey, PoolKeyError, PoolStats, Readiness, Request};
 pub use space::{
-    AllocError, AllocErrorKind, Block, FailNth, HostAccessible, HostSpace, HostStats, LimitSource, Limited,
-    MemorySpace, ParseSpaceIdError, Recording, Reserve, SpaceCounts, SpaceId,
+    AllocError, AllocErrorKind, Block, Delayed, DeviceRegion, FailNth, Guarded, HeapSpace, HostAccessible,
+    HostRegion, HostSpace, HostStats, LimitSource, Limited, MemorySpace, Owner, ParseSpaceIdError, Recording,
+    Reserve, Retries, SpaceCounts, SpaceId, Tag,
 };

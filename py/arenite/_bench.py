@@ -32,11 +32,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="random elements of this shape for input N; inputs not named are as declared",
     )
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--repeat", type=int, metavar="N", help="so many timed runs (100)")
-    length.add_argument("--seconds", type=float, metavar="S", help="timed runs for so long")
-    parser.add_argument("--warmup", type=int, default=5, metavar="N", help="runs before timing, after the first (5)")
+    length.add_argument("--repeat", type=count_of_runs, metavar="N", help="so many timed runs (100)")
+    length.add_argument("--seconds", type=seconds, metavar="S", help="timed runs for so long")
+    parser.add_argument("--warmup", type=count_of_runs, default=5, metavar="N", help="runs before timing, after the first (5)")
     parser.add_argument("--capture", action="store_true", help="launch device work as a recorded graph")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def count_of_runs(text: str) -> int:
+    """A whole number from 1 up."""
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def seconds(text: str) -> float:
+    """A time above 0."""
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise ValueError
+    return number
 
 
 def run(options: argparse.Namespace) -> int:
@@ -62,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
         "runs": len(runs),
         **spread(runs),
         "copied_bytes": copied_bytes(method, inputs),
-        "planned_bytes": {space: row["peak_bytes"] for space, row in method.memory_report().to_dict()["spaces"].items()},
+        "planned_bytes": {space: row["planned_bytes"] for space, row in method.memory_report().to_dict()["spaces"].items()},
     }
     print(json.dumps(facts) if options.json else text(facts))
     return 0
@@ -75,6 +91,8 @@ def values(options: argparse.Namespace, meta: arenite.MethodMeta) -> list[Any]:
         index, equals, sizes = word.partition("=")
         if not equals or not index.isdigit() or int(index) >= len(given):
             raise SystemExit(f"arenite: --shape {word!r} is not of the form N=AxB with N below {len(given)}")
+        if not isinstance(given[int(index)], np.ndarray):
+            raise SystemExit(f"arenite: --shape {word!r}: input {index} is no tensor")
         elements = np.random.default_rng(0).standard_normal(dims(sizes))
         given[int(index)] = np.asarray(elements).astype(given[int(index)].dtype)
     return given
@@ -83,7 +101,7 @@ def values(options: argparse.Namespace, meta: arenite.MethodMeta) -> list[Any]:
 def measure(method: arenite.Method, inputs: list[Any], options: argparse.Namespace) -> list[int]:
     """The nanoseconds of every timed run."""
     if options.seconds is None:
-        return [timed(method, inputs) for _ in range(max(options.repeat or 100, 1))]
+        return [timed(method, inputs) for _ in range(options.repeat or 100)]
     runs: list[int] = []
     end = time.perf_counter() + options.seconds
     shows = sys.stderr.isatty()
@@ -105,7 +123,7 @@ def timed(method: arenite.Method, inputs: list[Any]) -> int:
 
 def spread(runs: list[int]) -> dict[str, float]:
     """The median, and what a tenth of the runs are below and above, in microseconds."""
-    tenths = statistics.quantiles(runs, n=10) if len(runs) > 1 else runs * 9
+    tenths = statistics.quantiles(runs, n=10, method="inclusive") if len(runs) > 1 else runs * 9
     return {"median_us": statistics.median(runs) / 1e3, "p10_us": tenths[0] / 1e3, "p90_us": tenths[-1] / 1e3}
 
 

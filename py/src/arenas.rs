@@ -12,7 +12,7 @@ use arenite::{ArenaSet as Set, ArenaSetBuilder, Meter, SpaceId};
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyString};
+use pyo3::types::{PyDict, PyInt, PyMapping, PyString};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -23,6 +23,11 @@ pub(crate) struct Handle {
     /// Whether a caller can come back to it without keeping it: the default set, or one per remapping.
     named: bool,
 }
+
+/// The most spaces that a set is made of.
+const DEVICES_MAX: usize = 64;
+/// ExecuTorch's `MemoryAllocationFailed`.
+const MEMORY_ALLOCATION_FAILED: u32 = 0x21;
 
 static SETS: Mutex<Vec<Weak<Handle>>> = Mutex::new(Vec::new());
 
@@ -89,7 +94,8 @@ where
     T: core::fmt::Display + for<'a> FromPyObject<'a, 'py>,
 {
     number.extract().map_err(|_| {
-        let text = format!("{what} is an int from 0 to {most}, got {number}");
+        let shown = number.repr().map_or_else(|_| "?".into(), |text| text.to_string());
+        let text = format!("{what} is an int from 0 to {most}, got {shown}");
         if number.is_instance_of::<PyInt>() {
             PyValueError::new_err(text)
         } else {
@@ -321,13 +327,17 @@ impl ArenaSet {
         cuda: Option<&Bound<'_, PyAny>>,
         staging: &str,
         share: &str,
-        remap: Option<BTreeMap<String, String>>,
+        remap: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let mut wanted: Vec<Bound<'_, PyAny>> = host.into_iter().cloned().collect();
         if let Some(cuda) = cuda {
             match cuda.try_iter() {
                 Ok(items) if !cuda.is_instance_of::<PyString>() => {
-                    wanted.extend(items.collect::<PyResult<Vec<_>>>()?);
+                    // One more than there can be is enough to refuse.
+                    wanted.extend(items.take(DEVICES_MAX + 1).collect::<PyResult<Vec<_>>>()?);
+                    if wanted.len() > DEVICES_MAX {
+                        return Err(PyValueError::new_err(format!("cuda has more than {DEVICES_MAX} items")));
+                    }
                 }
                 _ => wanted.push(cuda.clone()),
             }
@@ -374,14 +384,16 @@ impl ArenaSet {
                 ready.push((id, arena.get().bytes));
             }
         }
-        for (from, to) in remap.unwrap_or_default() {
+        for (from, to) in remap.filter(|remap| !remap.is_none()).map_or(Ok(BTreeMap::new()), names)? {
             builder = builder.remap(parse(&from)?, parse(&to)?);
         }
         let set = builder.build();
         for (id, bytes) in ready {
             // Taken and given back, an arena keeps its memory for the next taker.
             set.take(id, bytes, "held ready").map_err(|failure| {
-                error::new(py, Class::ArenaMemoryError, &failure.to_string(), Facts::default())
+                let details = vec![("space", id.to_string()), ("needed_bytes", bytes.to_string())];
+                let facts = Facts { code: MEMORY_ALLOCATION_FAILED, method: None, details };
+                error::new(py, Class::ArenaMemoryError, &failure.to_string(), facts)
             })?;
         }
         Ok(Self { handle: Handle::new(set, share, false) })
@@ -427,6 +439,16 @@ fn missing(py: Python<'_>, id: SpaceId, reason: &str) -> PyErr {
     error::new(py, Class::MemorySpaceError, &format!("{id} is not there: {reason}"), facts)
 }
 
+/// A mapping of names of spaces.
+fn names(remap: &Bound<'_, PyAny>) -> PyResult<BTreeMap<String, String>> {
+    let wrong = || {
+        let got = crate::input::type_name(remap);
+        PyTypeError::new_err(format!("spaces are remapped by a mapping like {{'cuda:0': 'host'}}, got {got}"))
+    };
+    let items = remap.cast::<PyMapping>().map_err(|_| wrong())?.items()?;
+    items.extract::<Vec<(String, String)>>().map(|items| items.into_iter().collect()).map_err(|_| wrong())
+}
+
 /// The set that an `arenas=` argument means: a set, a remapping, or nothing.
 pub(crate) fn handle_of(arenas: Option<&Bound<'_, PyAny>>) -> PyResult<Arc<Handle>> {
     let Some(arenas) = arenas.filter(|arenas| !arenas.is_none()) else {
@@ -435,15 +457,7 @@ pub(crate) fn handle_of(arenas: Option<&Bound<'_, PyAny>>) -> PyResult<Arc<Handl
     if let Ok(set) = arenas.cast::<ArenaSet>() {
         return Ok(Arc::clone(&set.get().handle));
     }
-    let remap: BTreeMap<String, String> = arenas.cast::<PyDict>().ok().map_or_else(
-        || {
-            let got = crate::input::type_name(arenas);
-            Err(PyTypeError::new_err(format!(
-                "arenas is an ArenaSet or a dict like {{'cuda:0': 'host'}}, got {got}"
-            )))
-        },
-        |dict| dict.extract(),
-    )?;
+    let remap = names(arenas)?;
     remapped(remap)
 }
 

@@ -14,7 +14,7 @@ use crate::error::{self, Class, Facts, INVALID_ARGUMENT};
 use crate::ndarray::{self, Refused, View};
 use crate::tensor::Tensor;
 use arenite::SpaceId;
-use arenite::exec::{DeviceTensor, Input, TensorInput};
+use arenite::exec::{DeviceTensor, ExecError, Input, TensorInput};
 use arenite::space::QueueError;
 use arenite::tensor::Dims;
 use numpy::PyUntypedArray;
@@ -73,6 +73,10 @@ pub(crate) trait Expectation {
     fn describe(&self, index: usize) -> String;
     /// How many inputs.
     fn len(&self) -> usize;
+    /// What messages call input `index`: its role, and its name or index.
+    fn place(&self, index: usize) -> (&'static str, String) {
+        ("input", index.to_string())
+    }
     /// The stream that device tensors of a space are used on, unless PyTorch's current one serves.
     fn stream(&self, space: SpaceId) -> Option<usize> {
         let _ = space;
@@ -91,16 +95,30 @@ impl<'py> Args<'py> {
     /// `InputError` for what is no sequence, and for items that are no input of any method.
     pub(crate) fn collect(inputs: &Bound<'py, PyAny>, expected: &impl Expectation) -> PyResult<Self> {
         let mut args = Self { items: Vec::with_capacity(expected.len()), seen: Seen::default() };
+        let too_many = |got: usize| {
+            let (method, expected) = (expected.method().to_owned(), expected.len());
+            error::exec(inputs.py(), &ExecError::InputCount { method, expected, got })
+        };
         if let Ok(list) = inputs.cast_exact::<PyList>() {
+            if list.len() > expected.len() {
+                return Err(too_many(list.len()));
+            }
             for item in list {
                 args.push(item, expected)?;
             }
         } else if let Ok(tuple) = inputs.cast_exact::<PyTuple>() {
+            if tuple.len() > expected.len() {
+                return Err(too_many(tuple.len()));
+            }
             for item in tuple {
                 args.push(item, expected)?;
             }
         } else {
             for item in sequence(inputs, expected)? {
+                if args.items.len() == expected.len() {
+                    // It may have no end.
+                    return Err(too_many(inputs.len().unwrap_or(0).max(expected.len() + 1)));
+                }
                 args.push(item?, expected)?;
             }
         }
@@ -339,7 +357,8 @@ fn refuse(item: &Bound<'_, PyAny>, got: &str, index: usize, expected: &impl Expe
         "expected {}, got {got}. Pass a NumPy array, a tensor that has __dlpack__, or a Python scalar",
         expected.describe(index)
     );
-    error::input(item.py(), expected.method(), index, &problem)
+    let (role, name) = expected.place(index);
+    error::input(item.py(), expected.method(), (role, &name), &problem)
 }
 
 #[cold]
@@ -359,5 +378,6 @@ fn refuse_array(
         Refused::Rank => ("an array of more than 16 dimensions".into(), "Reshape it"),
     };
     let problem = format!("expected {}, got {got}. {advice}", expected.describe(index));
-    error::input(array.py(), expected.method(), index, &problem)
+    let (role, name) = expected.place(index);
+    error::input(array.py(), expected.method(), (role, &name), &problem)
 }

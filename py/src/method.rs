@@ -142,8 +142,8 @@ impl Method {
             _ => None,
         })?;
         let Some(done) = done else {
-            let text = format!("{}, state {name}: expected a tensor, got {value}", self.plan().name);
-            return Err(error::new(py, Class::InputError, &text, Facts::default()));
+            let problem = format!("expected a tensor, got {}", value.repr()?);
+            return Err(error::input(py, &self.plan().name, ("state", name), &problem));
         };
         done.map_err(|failure| error::exec(py, &failure))
     }
@@ -348,6 +348,10 @@ impl Expectation for StateTarget<'_> {
 
     fn describe(&self, _index: usize) -> String {
         format!("a tensor for state {}", self.name)
+    }
+
+    fn place(&self, _index: usize) -> (&'static str, String) {
+        ("state", self.name.to_owned())
     }
 
     fn len(&self) -> usize {

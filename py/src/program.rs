@@ -22,6 +22,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// The most data files of a program.
+const DATA_FILES_MAX: usize = 1024;
+
 /// A program: ``load_method("forward")`` makes a method that runs.
 ///
 /// Methods keep what they need of the file; a program may be closed or dropped while they run.
@@ -71,6 +74,10 @@ pub(crate) fn open(
         } else {
             let items = data_path.try_iter().map_err(|_| wrong_type(data_path, "data_path"))?;
             for item in items {
+                if extra.len() == DATA_FILES_MAX {
+                    let text = format!("data_path has more than {DATA_FILES_MAX} items");
+                    return Err(PyValueError::new_err(text));
+                }
                 extra.push(self::source(&item?, "data_path")?);
             }
         }

@@ -84,6 +84,7 @@ fn method_dict<'py>(py: Python<'py>, report: &exec::MemoryReport) -> PyResult<Bo
     let spaces = PyDict::new(py);
     for row in &report.spaces {
         let space = PyDict::new(py);
+        space.set_item("planned_bytes", row.planned_bytes)?;
         space.set_item("peak_bytes", row.peak_bytes)?;
         space.set_item("lower_bound_bytes", row.lower_bound_bytes)?;
         space.set_item("file_bytes", row.file_bytes)?;

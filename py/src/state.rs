@@ -2,7 +2,7 @@
 //!
 //! Deliberately absent: views that write. Assigning copies in, reading copies out, each under the method's lock.
 
-use crate::error::{self, Class, Facts};
+use crate::error;
 use crate::method::Method;
 use crate::tensor::Tensor;
 use arenite::delegate::StateSpec;
@@ -11,6 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyList};
 
 /// The state of a method by name: `method.state["cache"]` reads, assigning writes.
+///
+/// What it gives are views of the state as it is when they are read; `.numpy()` copies, to be assigned later.
 #[pyclass(frozen, mapping, name = "State", module = "arenite")]
 pub(crate) struct State {
     method: Py<Method>,
@@ -46,8 +48,8 @@ impl State {
     }
 
     fn __delitem__(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        let text = format!("state {name} cannot be removed; reset_state() gives it its initial value");
-        Err(error::new(py, Class::InputError, &text, Facts::default()))
+        let problem = "it cannot be removed; reset_state() gives it its initial value";
+        Err(error::input(py, self.method.get().name(), ("state", name), problem))
     }
 
     fn __len__(&self, py: Python<'_>) -> usize {

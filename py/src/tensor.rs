@@ -334,7 +334,7 @@ impl Tensor {
         if space != "host" {
             let refused = |reason: String| {
                 let text = format!("a tensor cannot be copied to {space}: {reason}");
-                error::new(py, Class::MemorySpaceError, &text, Facts::default())
+                error::new(py, Class::MemorySpaceError, &text, Facts { code: 0x20, ..Facts::default() })
             };
             let id: SpaceId = space.parse().map_err(|reason| refused(format!("{reason}")))?;
             let memory = self.memory(py)?;

@@ -162,10 +162,11 @@ impl Chunks {
         if needed_bytes <= chunk.committed_bytes {
             return Ok(());
         }
-        let never_fits = AllocError::new(space.id(), layout, AllocErrorKind::NeverFits);
-        let reserve = space.as_reserve().ok_or(never_fits)?;
+        // An error is large: it is made where it is needed.
+        let never_fits = || AllocError::new(space.id(), layout, AllocErrorKind::NeverFits);
+        let reserve = space.as_reserve().ok_or_else(never_fits)?;
         let unit = reserve.granularity_bytes();
-        let least_bytes = checked_align_up(needed_bytes, unit).ok_or(never_fits)?;
+        let least_bytes = checked_align_up(needed_bytes, unit).ok_or_else(never_fits)?;
         let step_bytes = if fixed { 0 } else { STEP_BYTES_MIN.max(capacity_bytes / 8) };
         let ample_bytes = checked_align_up(chunk.committed_bytes.saturating_add(step_bytes), unit)
             .unwrap_or(least_bytes)
@@ -188,16 +189,16 @@ impl Chunks {
                 Err(_) => {}
             }
         }
-        Err(never_fits)
+        Err(never_fits())
     }
 
     /// A new chunk in which `layout` fits once memory is committed.
     fn take(&self, space: &impl MemorySpace, layout: Layout) -> Result<Chunk, AllocError> {
         let capacity_bytes = self.capacity_bytes();
-        let live = |error: AllocError| error.with_live(capacity_bytes);
-        let never_fits = live(AllocError::new(space.id(), layout, AllocErrorKind::NeverFits));
+        let refused = |kind| AllocError::new(space.id(), layout, kind).with_live(capacity_bytes);
+        let never_fits = || refused(AllocErrorKind::NeverFits);
         if let (Growth::Reserve(reserve_bytes), Some(reserve)) = (self.growth, space.as_reserve()) {
-            let padded_bytes = layout.size().checked_add(layout.align()).ok_or(never_fits)?;
+            let padded_bytes = layout.size().checked_add(layout.align()).ok_or_else(never_fits)?;
             // Each further range is as large as all so far, so that their number stays small.
             let size_bytes = padded_bytes.saturating_mul(2).max(reserve_bytes).max(self.reserved_bytes());
             for size_bytes in [size_bytes, padded_bytes] {
@@ -211,22 +212,26 @@ impl Chunks {
         if self.growth == Growth::Fixed && !self.list.is_empty() {
             let fits_empty = layout.size() <= capacity_bytes;
             let kind = if fits_empty { AllocErrorKind::NotNow } else { AllocErrorKind::NeverFits };
-            return Err(live(AllocError::new(space.id(), layout, kind)));
+            return Err(refused(kind));
         }
         let step_bytes = match self.growth {
             Growth::Fixed => 0,
-            _ => EXACT_BYTES_MIN.max(capacity_bytes / 8),
+            Growth::Chunks => EXACT_BYTES_MIN.max(capacity_bytes / 8),
+            // A small arena stays small; it doubles until that would be noticed.
+            Growth::Reserve(_) => {
+                (64 * space.base_align()).max(capacity_bytes).min(STEP_BYTES_MIN).max(capacity_bytes / 8)
+            }
         };
         let align = layout.align().max(space.base_align());
         for size_bytes in [step_bytes.max(layout.size()), layout.size()] {
-            let exact = Layout::from_size_align(size_bytes, align).map_err(|_| never_fits)?;
+            let exact = Layout::from_size_align(size_bytes, align).map_err(|_| never_fits())?;
             match space.allocate(exact) {
-                Ok(block) => return adopt(space, block, false).ok_or(never_fits),
+                Ok(block) => return adopt(space, block, false).ok_or_else(never_fits),
                 Err(error) if size_bytes == layout.size() => return Err(error),
                 Err(_) => {}
             }
         }
-        Err(never_fits)
+        Err(never_fits())
     }
 
     /// Gives back memory until no more than `keep_bytes`, or what is in use, is held.

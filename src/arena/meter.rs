@@ -83,8 +83,12 @@ pub(super) struct Gauge {
 
 impl Gauge {
     pub(super) fn claim(&self, bytes: usize) {
-        let now = self.current_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        self.peak_bytes.fetch_max(now, Ordering::Relaxed);
+        self.current_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts what is claimed now.
+    pub(super) fn settle(&self) {
+        self.peak_bytes.fetch_max(self.current_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     pub(super) fn unclaim(&self, bytes: usize) {

@@ -10,8 +10,8 @@
 //! cannot reach. Where the space reserves address space, an arena is one address range that grows in place;
 //! else it is a list of exact blocks. No block ever moves.
 //!
-//! Deliberately absent: freeing one block, and running destructors. What needs either belongs in a pool or
-//! a `Box`.
+//! Deliberately absent: freeing one block, and running destructors. What needs either belongs in a
+//! [`Pool`](crate::pool::Pool) or a `Box`.
 //!
 //! # Invariants
 //! * **A1** `cursor..end` lies within the committed part of the current chunk, or nothing fits in it.
@@ -19,29 +19,37 @@
 //! * **A3** Nothing from `cursor` to the end of the current chunk, nor in later chunks, is given out.
 //! * **A4** `high` or `cursor` is the highest the cursor stood since the current chunk was entered.
 
+#[cfg(feature = "allocator-api2")]
+mod allocator;
 mod bump;
 mod chunk;
+mod device;
+mod lender;
 mod meter;
-mod pool;
+mod names;
 mod scope;
 mod set;
+mod shared;
 mod stats;
 mod typed;
 
+pub use device::DevicePtr;
 pub use meter::{Meter, Usage};
 pub use scope::{Checkpoint, Scope, ScopeGuard};
 pub use set::{
     ArenaSet, ArenaSetBuilder, ArenaSetReport, MissingSpace, OpenSpace, OwnerReport, PooledArena, SpaceReport,
 };
+pub use shared::SharedArena;
 pub use stats::ArenaStats;
 
-use crate::space::{AllocError, AllocErrorKind, Block, MemorySpace, dangling};
+use crate::space::{AllocError, AllocErrorKind, Block, MemorySpace, Poison, dangling};
 use bump::{Fit, NOWHERE, fit, place};
 use chunk::{Chunks, Growth};
 use core::alloc::Layout;
 use core::cell::{Cell, RefCell};
 use core::num::NonZeroUsize;
 use core::ptr::NonNull;
+use names::Names;
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("arenas need 64-bit addresses: their arithmetic relies on the upper half being free");
@@ -88,6 +96,7 @@ pub struct Arena<S: MemorySpace> {
     padding_bytes: Cell<usize>,
     chunks: RefCell<Chunks>,
     blocks: Cell<u64>,
+    names: RefCell<Names>,
     space: S,
 }
 
@@ -132,6 +141,7 @@ impl<S: MemorySpace> Arena<S> {
             padding_bytes: Cell::new(0),
             blocks: Cell::new(0),
             chunks: RefCell::new(Chunks::new(growth)),
+            names: RefCell::new(Names::new()),
             space,
         }
     }
@@ -160,7 +170,7 @@ impl<S: MemorySpace> Arena<S> {
             return Ok(Block::new(dangling(layout.align()), layout));
         }
         self.grow(layout)?;
-        let address = self.bump_counted(layout).ok_or(self.never_fits(layout))?;
+        let address = self.bump_counted(layout).ok_or_else(|| self.never_fits(layout))?;
         Ok(Block::new(address, layout))
     }
 
@@ -244,6 +254,9 @@ impl<S: MemorySpace> Arena<S> {
 
     /// Takes every block back at once and keeps the memory. O(1).
     pub fn reset(&mut self) {
+        if let Some(poison) = self.space.as_poison() {
+            self.poison_from(poison, Checkpoint::START);
+        }
         self.note_high();
         let chunks = self.chunks.get_mut();
         chunks.current = 0;
@@ -336,7 +349,7 @@ impl<S: MemorySpace> Arena<S> {
             return Ok(dangling(layout.align()));
         }
         self.grow(layout)?;
-        self.bump(layout).ok_or(self.never_fits(layout))
+        self.bump(layout).ok_or_else(|| self.never_fits(layout))
     }
 
     fn never_fits(&self, layout: Layout) -> AllocError {
@@ -354,9 +367,7 @@ impl<S: MemorySpace> Arena<S> {
         if let Some(chunk) = chunks.current() {
             chunk.left_bytes = left_bytes;
         }
-        chunks
-            .make_room(&self.space, self.cursor.get(), layout)
-            .map_err(|error| error.with_live(self.live_bytes()))?;
+        chunks.make_room(&self.space, self.cursor.get(), layout).map_err(|error| self.explain(&error))?;
         let moved_on = chunks.current != from || self.end.get() == NOWHERE.1;
         if let Some(chunk) = chunks.current() {
             let base = chunk.block.address();
@@ -377,6 +388,25 @@ impl<S: MemorySpace> Arena<S> {
         let used_bytes = self.offset_of(self.high.get().max(self.cursor.get()));
         if let Some(chunk) = self.chunks.borrow_mut().current() {
             chunk.dirty_bytes = chunk.dirty_bytes.max(used_bytes);
+        }
+    }
+
+    /// Spoils what was given out since `mark`, which the caller is about to take back.
+    #[cold]
+    #[inline(never)]
+    fn poison_from(&self, poison: &dyn Poison, mark: Checkpoint) {
+        let chunks = self.chunks.borrow();
+        let at = chunks.list.iter().position(|chunk| chunk.base() == mark.base);
+        let first = at.unwrap_or(0);
+        for (index, chunk) in chunks.list.iter().enumerate().take(chunks.current + 1).skip(first) {
+            let used_bytes =
+                if index == chunks.current { self.offset_of(self.cursor.get()) } else { chunk.left_bytes };
+            let kept_bytes = if Some(index) == at { mark.cursor - chunk.base() } else { 0 };
+            if let Some(part) = chunk.block.part(kept_bytes..used_bytes) {
+                // SAFETY: a part of a chunk (C1) that was given out and is taken back just now: callers hold
+                // the arena mutably, so that nothing uses it.
+                unsafe { poison.poison(part) };
+            }
         }
     }
 

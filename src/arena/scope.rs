@@ -24,8 +24,23 @@ use core::marker::PhantomData;
 /// A point in the life of an arena to return to, by [`Arena::rewind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    cursor: usize,
-    base: usize,
+    pub(super) cursor: usize,
+    pub(super) base: usize,
+}
+
+impl Checkpoint {
+    /// The same as two numbers, for the far side of a C interface.
+    pub const fn to_parts(self) -> [usize; 2] {
+        [self.cursor, self.base]
+    }
+
+    /// A point that was taken apart. One where the arena never stood is refused when it is used.
+    pub const fn from_parts([cursor, base]: [usize; 2]) -> Self {
+        Self { cursor, base }
+    }
+
+    /// Before everything.
+    pub(super) const START: Self = Self { cursor: NOWHERE.0, base: 0 };
 }
 
 /// The right to allocate in an arena for `'a`, which ends no later than its enclosing scope.
@@ -114,25 +129,27 @@ impl<S: MemorySpace> Arena<S> {
 
     /// Whether the arena stands at `checkpoint` or after it.
     fn stood_at(&self, checkpoint: Checkpoint) -> bool {
-        if checkpoint.cursor == NOWHERE.0 {
-            return true;
-        }
         let chunks = self.chunks.borrow();
         let Some(index) = chunks.list.iter().position(|chunk| chunk.base() == checkpoint.base) else {
-            return false;
+            // From before the first chunk, or from elsewhere.
+            return checkpoint.cursor == NOWHERE.0;
         };
         let used_bytes = match index {
             _ if index > chunks.current => return false,
             _ if index == chunks.current => self.offset_of(self.cursor.get()),
             _ => chunks.list[index].left_bytes,
         };
-        checkpoint.cursor <= checkpoint.base + used_bytes
+        (checkpoint.base..=checkpoint.base + used_bytes).contains(&checkpoint.cursor)
     }
 
     /// Stands at `mark` again, where the arena stood before. What was given out since must not be used
     /// any more: callers hold the arena mutably, so that nothing borrows it.
     #[inline(always)]
     fn rewind_to(&self, mark: Checkpoint) {
+        // Known when compiled, for spaces that do not.
+        if let Some(poison) = self.space.as_poison() {
+            self.poison_from(poison, mark);
+        }
         if self.base.get().addr().get() == mark.base {
             if self.cursor.get() > self.high.get() {
                 core::hint::cold_path();
@@ -200,7 +217,7 @@ impl<S: MemorySpace> Drop for ScopeGuard<'_, S> {
 
 /// Runs `f` in a scope of `arena`, of which the caller holds the only right to allocate.
 #[inline(always)]
-fn run_scoped<S: MemorySpace, R>(arena: &Arena<S>, f: impl FnOnce(Scope<'_, S>) -> R) -> R {
+pub(super) fn run_scoped<S: MemorySpace, R>(arena: &Arena<S>, f: impl FnOnce(Scope<'_, S>) -> R) -> R {
     let mark = arena.checkpoint();
     let unwinding = Unwinding { arena, mark };
     let result = f(Scope { arena, only: PhantomData });

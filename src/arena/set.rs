@@ -1,5 +1,5 @@
 #![forbid(unsafe_code)]
-//! Arena sets: one pool of arenas per memory space, with limits and figures.
+//! Arena sets: arenas of every memory space, lent and kept, with limits and figures.
 //!
 //! ```text
 //!   ArenaSet ─┬─ host    limit, current, peak    idle arenas ▓ ▓    taken ▓ (forward: arena 1)
@@ -14,15 +14,15 @@
 //! Deliberately absent: a global set. Sets are values, passed to whoever loads.
 
 use super::Arena;
+use super::lender::Lender;
 use super::meter::Meter;
-use super::pool::{Label, SpacePool};
-use crate::space::{AllocError, AllocErrorKind, Block, HostSpace, MemorySpace, SpaceId};
+use crate::space::{AllocError, AllocErrorKind, Block, HostSpace, MemorySpace, SpaceId, Tag};
 use core::alloc::Layout;
 use core::cell::Cell;
 use core::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// One pool of arenas per memory space. Cloning is cheap and gives the same set.
+/// Lends arenas of every memory space it has, and keeps those given back. Cloning is cheap and gives the same set.
 ///
 /// # Examples
 /// ```
@@ -60,7 +60,7 @@ pub type OpenSpace = fn(SpaceId) -> Result<Arc<dyn MemorySpace>, String>;
 #[derive(Debug)]
 struct Slot {
     id: SpaceId,
-    pool: OnceLock<SpacePool>,
+    lender: OnceLock<Lender>,
     open: Option<OpenSpace>,
     limit_bytes: Option<usize>,
     keep_bytes: Option<usize>,
@@ -68,14 +68,14 @@ struct Slot {
 }
 
 impl Slot {
-    /// The pool, opened now if need be.
-    fn pool(&self) -> Result<&SpacePool, String> {
-        if let (None, Some(open)) = (self.pool.get(), self.open) {
-            let pool = SpacePool::new(open(self.id)?, self.limit_bytes, self.keep_bytes, self.meter.as_ref());
+    /// The lender, opened now if need be.
+    fn lender(&self) -> Result<&Lender, String> {
+        if let (None, Some(open)) = (self.lender.get(), self.open) {
+            let lender = Lender::new(open(self.id)?, self.limit_bytes, self.keep_bytes, self.meter.as_ref());
             // Where two threads open it at once, the first one's stays.
-            let _ = self.pool.set(pool);
+            let _ = self.lender.set(lender);
         }
-        self.pool.get().ok_or_else(|| "it was never opened".into())
+        self.lender.get().ok_or_else(|| "it was never opened".into())
     }
 }
 
@@ -153,13 +153,13 @@ impl ArenaSetBuilder {
         };
         let slot = |id: SpaceId, open: Option<OpenSpace>| {
             let (limit_bytes, keep_bytes) = (last(&self.limits, id), last(&self.keeps, id));
-            Slot { id, pool: OnceLock::new(), open, limit_bytes, keep_bytes, meter: self.meter.clone() }
+            Slot { id, lender: OnceLock::new(), open, limit_bytes, keep_bytes, meter: self.meter.clone() }
         };
         let mut slots: Vec<Slot> = Vec::with_capacity(self.spaces.len() + self.on_demand.len());
         for space in self.spaces {
             let slot = slot(space.id(), None);
             let _ =
-                slot.pool.set(SpacePool::new(space, slot.limit_bytes, slot.keep_bytes, slot.meter.as_ref()));
+                slot.lender.set(Lender::new(space, slot.limit_bytes, slot.keep_bytes, slot.meter.as_ref()));
             slots.push(slot);
         }
         for (id, open) in self.on_demand {
@@ -200,12 +200,12 @@ impl ArenaSet {
 
     /// The ids of the spaces that are open in this set.
     pub fn present(&self) -> impl Iterator<Item = SpaceId> {
-        self.pools().map(SpacePool::id)
+        self.lenders().map(Lender::id)
     }
 
-    /// The pools that are open.
-    fn pools(&self) -> impl Iterator<Item = &SpacePool> {
-        self.0.slots.iter().filter_map(|slot| slot.pool.get())
+    /// The lenders whose spaces are open.
+    fn lenders(&self) -> impl Iterator<Item = &Lender> {
+        self.0.slots.iter().filter_map(|slot| slot.lender.get())
     }
 
     /// The space that serves `id`: itself, or what it is remapped to.
@@ -215,7 +215,7 @@ impl ArenaSet {
     pub fn resolve(&self, id: SpaceId) -> Result<SpaceId, MissingSpace> {
         let target = self.0.remap.iter().find(|(from, _)| *from == id).map_or(id, |&(_, to)| to);
         let slot = self.0.slots.iter().find(|slot| slot.id == target);
-        let refused = match slot.map(Slot::pool) {
+        let refused = match slot.map(Slot::lender) {
             Some(Ok(_)) => return Ok(target),
             Some(Err(reason)) => Some((target, reason)),
             None => None,
@@ -229,7 +229,7 @@ impl ArenaSet {
 
     /// The space with this id, as [`resolve`](Self::resolve) gives it.
     pub fn space(&self, id: SpaceId) -> Option<&Arc<dyn MemorySpace>> {
-        self.pool(id).map(SpacePool::space)
+        self.lender(id).map(Lender::space)
     }
 
     /// An arena of space `id`, as [`resolve`](Self::resolve) gives it, in which one block of `bytes` at the
@@ -242,12 +242,12 @@ impl ArenaSet {
     /// [`AllocError`]: over the limit, refused by the space, or no such space in this set.
     pub fn take(&self, id: SpaceId, bytes: usize, owner: &str) -> Result<PooledArena, AllocError> {
         let at = self.0.slots.iter().position(|slot| slot.id == id);
-        let Some((at, pool)) = at.and_then(|at| Some((at, self.0.slots[at].pool().ok()?))) else {
+        let Some((at, lender)) = at.and_then(|at| Some((at, self.0.slots[at].lender().ok()?))) else {
             let kind = AllocErrorKind::Refused { reason: "this arena set has no such space" };
             let layout = Layout::from_size_align(bytes, 1).unwrap_or(Layout::new::<()>());
             return Err(AllocError::new(id, layout, kind));
         };
-        let (arena, slot) = pool.take(bytes, Label::new(owner))?;
+        let (arena, slot) = lender.take(bytes, Tag::new(owner))?;
         Ok(PooledArena { arena: Some(arena), claimed_bytes: Cell::new(bytes), slot, at, set: self.clone() })
     }
 
@@ -258,27 +258,27 @@ impl ArenaSet {
 
     /// What every space of this set holds and has given out.
     pub fn report(&self) -> ArenaSetReport {
-        let spaces = self.pools().map(SpacePool::report).collect();
+        let spaces = self.lenders().map(Lender::report).collect();
         ArenaSetReport { spaces, absent: self.0.absent.clone() }
     }
 
     /// Starts every peak anew from what is taken now.
     pub fn reset_peak(&self) {
-        self.pools().for_each(SpacePool::reset_peak);
+        self.lenders().for_each(Lender::reset_peak);
     }
 
     /// Gives all idle memory back to the spaces; says how many bytes.
     pub fn trim(&self) -> usize {
-        self.pools().map(SpacePool::trim).sum()
+        self.lenders().map(Lender::trim).sum()
     }
 
     /// Gives all idle memory back and takes no more requests. Arenas out stay valid until given back.
     pub fn close(&self) {
-        self.pools().for_each(SpacePool::close);
+        self.lenders().for_each(Lender::close);
     }
 
-    fn pool(&self, id: SpaceId) -> Option<&SpacePool> {
-        self.0.slots.iter().find(|slot| slot.id == id)?.pool().ok()
+    fn lender(&self, id: SpaceId) -> Option<&Lender> {
+        self.0.slots.iter().find(|slot| slot.id == id)?.lender().ok()
     }
 }
 
@@ -308,8 +308,8 @@ impl PooledArena {
         self.arena.as_ref().expect("the arena is there until the loan is dropped")
     }
 
-    fn pool(&self) -> &SpacePool {
-        self.set.0.slots[self.at].pool.get().expect("an arena was taken from it")
+    fn lender(&self) -> &Lender {
+        self.set.0.slots[self.at].lender.get().expect("an arena was taken from it")
     }
 
     /// The space its memory is from.
@@ -319,7 +319,7 @@ impl PooledArena {
 
     /// The id of that space.
     pub fn space_id(&self) -> SpaceId {
-        self.pool().id()
+        self.lender().id()
     }
 
     /// The bytes it counts for against the limit of its space.
@@ -361,11 +361,14 @@ impl PooledArena {
         if more_bytes == 0 {
             return allocate(arena);
         }
-        self.pool().claim_more(self.slot, more_bytes, layout)?;
+        self.lender().claim_more(self.slot, more_bytes, layout)?;
         let result = allocate(arena);
         match result {
-            Ok(_) => self.claimed_bytes.set(self.claimed_bytes.get() + more_bytes),
-            Err(_) => self.pool().unclaim(self.slot, more_bytes),
+            Ok(_) => {
+                self.claimed_bytes.set(self.claimed_bytes.get() + more_bytes);
+                self.lender().settle();
+            }
+            Err(_) => self.lender().unclaim(self.slot, more_bytes),
         }
         result
     }
@@ -387,7 +390,7 @@ impl Drop for PooledArena {
     fn drop(&mut self) {
         if let Some(mut arena) = self.arena.take() {
             arena.reset();
-            self.pool().give_back(arena, self.slot);
+            self.lender().give_back(arena, self.slot);
         }
     }
 }

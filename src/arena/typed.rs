@@ -40,6 +40,27 @@ impl<S: HostAccessible> Arena<S> {
         }
     }
 
+    /// Moves `value` in, or says why not. As [`put`](Self::put), and the slow path is a tail call.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
+    fn try_put<T>(&self, value: T) -> Result<&mut T, AllocError> {
+        if size_of::<T>() > size_of::<[usize; 2]>() {
+            return Ok(self.try_slot()?.write(value));
+        }
+        match self.bump(Layout::new::<T>()) {
+            // SAFETY: as in `slot`.
+            Some(address) => Ok(unsafe { address.cast::<MaybeUninit<T>>().as_mut() }.write(value)),
+            None => self.grow_and_try_put(value),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
+    fn grow_and_try_put<T>(&self, value: T) -> Result<&mut T, AllocError> {
+        Ok(self.try_slot()?.write(value))
+    }
+
     #[cold]
     #[inline(never)]
     #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
@@ -76,6 +97,17 @@ impl<S: HostAccessible> Arena<S> {
         let address = self.bump_or_grow(layout)?;
         // SAFETY: as in `slots`.
         Ok(unsafe { NonNull::slice_from_raw_parts(address.cast::<MaybeUninit<T>>(), len).as_mut() })
+    }
+
+    /// `len` times `T`, zero, or why not.
+    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
+    fn zeroed<T: bytemuck::Zeroable>(&self, len: usize) -> Result<&mut [T], AllocError> {
+        let layout = Layout::array::<T>(len).map_err(|_| self.too_large::<T>(len))?;
+        let address = self.allocate_zeroed(layout)?.address();
+        // SAFETY:
+        // * the block has the size and alignment of `[T; len]`, is valid memory and zero, which `T` may be;
+        // * it is given out once (A3), and not taken back while `self` is borrowed.
+        Ok(unsafe { NonNull::slice_from_raw_parts(address.cast::<T>(), len).as_mut() })
     }
 
     #[inline(always)]
@@ -128,7 +160,7 @@ macro_rules! typed_calls {
             #[inline(always)]
             pub fn try_alloc<T>(&self, value: T) -> Result<&$lifetime mut T, AllocError> {
                 let $this = self;
-                Ok($arena.try_slot()?.write(value))
+                $arena.try_put(value)
             }
 
             /// Makes a value in place; large ones are not copied from the stack.
@@ -224,6 +256,26 @@ macro_rules! typed_calls {
             #[inline(always)]
             pub fn alloc_slice_fill<T: Copy>(&self, len: usize, value: T) -> &$lifetime mut [T] {
                 self.alloc_slice_with(len, |_| value)
+            }
+
+            /// `len` items of zeroes; memory that is zero already is not written.
+            ///
+            /// # Examples
+            /// ```
+            /// use arenite::{Arena, HostSpace};
+            /// let arena = Arena::new(HostSpace::new());
+            /// assert_eq!(arena.try_alloc_slice_zeroed::<f32>(3)?, &[0.0; 3]);
+            /// # Ok::<(), arenite::AllocError>(())
+            /// ```
+            ///
+            /// # Errors
+            /// [`AllocError`] where the space gives no more memory.
+            pub fn try_alloc_slice_zeroed<T: bytemuck::Zeroable>(
+                &self,
+                len: usize,
+            ) -> Result<&$lifetime mut [T], AllocError> {
+                let $this = self;
+                $arena.zeroed(len)
             }
 
             /// A copy of a text.

@@ -165,10 +165,13 @@ impl Loader {
         planned.shared = self.shared_state(plan, index)?;
         let tables = fitting.make_tables(index, &kernels, &planned)?;
         planned.initialise(program, plan, &tables)?;
-        let temp =
-            self.options.arenas.take(SpaceId::HOST, 0, name).map_err(|error| {
-                LoadError::refused(plan, "scratch", (SpaceId::HOST, 0, error.to_string()))
-            })?;
+        let temp = if planned.lent_temp.is_some() {
+            Temp::default()
+        } else {
+            let owner = format!("kernels of {name} of {}", program.file_name());
+            Temp::take(&self.options.arenas, &owner)
+                .map_err(|error| LoadError::refused(plan, "scratch", (SpaceId::HOST, 0, error.to_string())))?
+        };
         let delegates = fitting.load_delegates(&spaces, self.sharing(), &mut planned)?;
         crate::kernel::warm_up();
         Ok(Method::new(Parts {
@@ -176,7 +179,7 @@ impl Loader {
             index,
             tables,
             planned,
-            temp: Temp::new(temp),
+            temp,
             delegates,
             changes_values: changes_values(plan, &kernels),
             roles,

@@ -133,9 +133,12 @@ impl Method {
         MemoryReport::of_method(self)
     }
 
-    /// Host bytes of the method's own tables, and the most that a kernel's scratch ever took.
+    /// Host bytes of the method's own tables, and the most that a kernel's scratch took so far, in any method that
+    /// it is lent to.
     pub fn overhead_bytes(&self) -> (usize, usize) {
-        (self.tables.size_bytes(), self.temp.peak_bytes())
+        let lent = self.planned.lent_temp.as_ref();
+        let temp_bytes = lent.map_or(self.temp.peak_bytes(), |temp| temp.lock().peak_bytes());
+        (self.tables.size_bytes(), temp_bytes)
     }
 
     /// Runs the method.
@@ -194,9 +197,20 @@ impl Method {
         if self.changes_values {
             self.tables.parts().0.copy_from_slice(&plan.values);
         }
+        let lent_temp = self.planned.lent_temp.clone();
+        let mut lent_temp = lent_temp.as_ref().map(|temp| temp.lock());
         // Outputs unbinds what the caller lent, also where a run fails.
         let outputs = Outputs { method: self };
         let method = &mut *outputs.method;
+        if let Some(temp) = &mut lent_temp {
+            // Gone only where a kernel panicked in another method's run.
+            if !temp.is_there()
+                && let Ok(fresh) = Temp::take(&method.options.arenas, "scratch lent to kernels")
+            {
+                **temp = fresh;
+            }
+            core::mem::swap(&mut method.temp, temp);
+        }
         method.planned.holdings.leaves = ends.stream().is_some() && shared.is_none() && scratch.is_none();
         let begun = method.begin_resident(plan, ends);
         let done = begun
@@ -208,6 +222,9 @@ impl Method {
             let _ = outputs.method.planned.holdings.synchronize();
         }
         outputs.method.temp.reset();
+        if let Some(temp) = &mut lent_temp {
+            core::mem::swap(&mut outputs.method.temp, temp);
+        }
         done?;
         outputs.method.end_resident(plan, ends)?;
         Ok(outputs)

@@ -16,7 +16,7 @@ use super::error::LoadError;
 use super::holdings::{Carved, Holdings, Refusal};
 use super::load::LoadOptions;
 use super::mapped::Mapped;
-use super::memory::Tables;
+use super::memory::{Tables, Temp};
 use super::placement::Placement;
 use super::shared::{Lent, SharedScratch, SharedState};
 use super::state::Roles;
@@ -25,6 +25,7 @@ use crate::program::{DataRef, MethodPlan, Program, Storage};
 use crate::space::{QueueError, SpaceId};
 use crate::tensor::Tensor;
 use core::ptr::NonNull;
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// The planned memory of a method.
@@ -32,9 +33,10 @@ use std::sync::Arc;
 pub(super) struct Planned {
     pub(super) holdings: Holdings,
     pub(super) shared: Option<Arc<SharedState>>,
-    /// Scratch that this method uses in turn with others, and the blocks that keep it there.
+    /// Scratch that this method uses by turns with others, the blocks that keep it there, and that of kernels.
     pub(super) scratch: Option<SharedScratch>,
     lent: Vec<Arc<Lent>>,
+    pub(super) lent_temp: Option<Arc<Mutex<Temp>>>,
     pub(super) placement: Placement,
     /// Per memory id.
     buffers: Vec<Option<Carved>>,
@@ -56,8 +58,7 @@ impl Planned {
     ) -> Result<Self, LoadError> {
         let plan = &program.methods()[index];
         let wants = Wants::of(program, index, &placement, options)?;
-        let label = program.label();
-        let owner = format!("{} of {}", plan.name, label.rsplit('/').next().unwrap_or(label));
+        let owner = format!("{} of {}", plan.name, program.file_name());
         let refused = |refusal| LoadError::refused(plan, "its memory plan", refusal);
         let (holdings, mut blocks) =
             Holdings::take(&options.arenas, &wants.blocks, &owner).map_err(refused)?;
@@ -66,16 +67,30 @@ impl Planned {
         let staged = wants.staged.into_iter().zip(staged);
         let staged = staged.filter_map(|(tensor, block)| Some((tensor, block?))).collect();
         let copies = Copies::new(plan, wants.copied.into_iter().zip(copies));
-        let (shared, scratch, lent) = (None, None, Vec::new());
+        let (shared, scratch, lent, lent_temp) = (None, None, Vec::new(), None);
         let mapped = Mapped::take(plan, &placement, options, &owner);
-        let mut planned =
-            Self { holdings, shared, scratch, lent, placement, buffers: blocks, staged, copies, mapped };
+        let mut planned = Self {
+            holdings,
+            shared,
+            scratch,
+            lent,
+            lent_temp,
+            placement,
+            buffers: blocks,
+            staged,
+            copies,
+            mapped,
+        };
         planned.borrow_scratch(options).map_err(refused)?;
         Ok(planned)
     }
 
     /// Takes the blocks of memory ids that other methods use too: those of each space at once.
     fn borrow_scratch(&mut self, options: &LoadOptions) -> Result<(), Refusal> {
+        if self.placement.lent_ids > 0 {
+            self.lent_temp = Some(options.scratch.lend_temp(&options.arenas)?);
+            self.scratch = Some(options.scratch.clone());
+        }
         let is_lent = |&id: &usize| self.placement.buffers[id].1 > 0;
         let mut ids: Vec<usize> = (0..self.placement.lent_ids).filter(is_lent).collect();
         while let Some(&first) = ids.first() {
@@ -86,7 +101,6 @@ impl Planned {
             let (memory, blocks) = options.scratch.lend(&options.arenas, space, &sizes)?;
             self.holdings.open_queue(&options.arenas, space)?;
             self.lent.push(memory);
-            self.scratch = Some(options.scratch.clone());
             for (id, block) in here.into_iter().zip(blocks) {
                 self.buffers[id] = Some(block);
             }

@@ -244,7 +244,8 @@ impl Method {
         let Some(&id) = plan.outputs.get(index) else { return Ok(None) };
         let Value::Tensor(at) = self.tables.values()[id.index()] else { return Ok(None) };
         let at = at as usize;
-        let tensor = &self.tables.tensors()[at];
+        // What others may write over was copied while they could not.
+        let tensor = self.planned.copies.of(at).unwrap_or(&self.tables.tensors()[at]);
         let (dtype, space) = (tensor.dtype(), tensor.space());
         let sizes = Dims::new(tensor.sizes()).unwrap_or_else(Dims::empty);
         if space.is_host() {

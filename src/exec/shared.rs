@@ -15,6 +15,7 @@
 use super::error::LoadError;
 use super::holdings::{Carved, Holdings, Refusal, block_align, total_bytes};
 use super::load::LoadOptions;
+use super::memory::Temp;
 use super::wants::Wants;
 use crate::arena::{ArenaSet, PooledArena};
 use crate::program::{MethodPlan, Program, StateMember, Storage};
@@ -47,8 +48,7 @@ impl SharedState {
         options: &LoadOptions,
     ) -> Result<Self, LoadError> {
         let wants = Wants::shared_state(program, options);
-        let label = program.label();
-        let label = format!("state of {}", label.rsplit('/').next().unwrap_or(label));
+        let label = format!("state of {}", program.file_name());
         let (holdings, blocks) = Holdings::take(&options.arenas, &wants, &label)
             .map_err(|refused| LoadError::refused(plan, "shared state", refused))?;
         let state = Self { holdings: holdings.into(), blocks, running: Mutex::default() };
@@ -98,6 +98,8 @@ pub struct SharedScratch(Arc<Lenders>);
 #[derive(Debug, Default)]
 struct Lenders {
     lent: Mutex<Vec<Weak<Lent>>>,
+    /// The scratch of kernels.
+    temp: Mutex<Weak<Mutex<Temp>>>,
     /// Held by the method that runs.
     running: Mutex<()>,
 }
@@ -114,6 +116,18 @@ impl SharedScratch {
     /// What the method that runs holds.
     pub(super) fn running(&self) -> &Mutex<()> {
         &self.0.running
+    }
+
+    /// The scratch of kernels, which goes from one method that runs to the next.
+    pub(super) fn lend_temp(&self, arenas: &ArenaSet) -> Result<Arc<Mutex<Temp>>, Refusal> {
+        let mut known = self.0.temp.lock();
+        if let Some(temp) = known.upgrade() {
+            return Ok(temp);
+        }
+        let temp = Temp::take(arenas, "scratch lent to kernels");
+        let temp = Arc::new(Mutex::new(temp.map_err(|error| (SpaceId::HOST, 0, error.to_string()))?));
+        *known = Arc::downgrade(&temp);
+        Ok(temp)
     }
 
     /// Blocks of these sizes in a space; other takers use the same bytes.

@@ -72,6 +72,21 @@ impl Wants {
         Ok(wants)
     }
 
+    /// The blocks of memory ids.
+    fn planned(&self) -> &[Want] {
+        &self.blocks[..self.blocks.len() - self.staged.len() - self.copied.len()]
+    }
+
+    /// The blocks of unplanned inputs and outputs.
+    pub(super) fn staging(&self) -> &[Want] {
+        &self.blocks[self.planned().len()..self.blocks.len() - self.copied.len()]
+    }
+
+    /// The blocks of copies.
+    pub(super) fn copies(&self) -> &[Want] {
+        &self.blocks[self.blocks.len() - self.copied.len()..]
+    }
+
     /// The blocks of state that the methods of a program share.
     pub(super) fn shared_state(program: &Program, options: &LoadOptions) -> Vec<Want> {
         let want = |entry: &crate::program::SharedState| {
@@ -149,11 +164,8 @@ pub(super) fn needs(
     index: usize,
     placement: &Placement,
     options: &LoadOptions,
-) -> Result<Vec<Need>, LoadError> {
-    let Wants { blocks, staged, copied } = Wants::of(program, index, placement, options)?;
-    let (own, rest) = blocks.split_at(placement.buffers.len());
-    let (staging, copies) = rest.split_at(staged.len());
-    debug_assert_eq!(copies.len(), copied.len(), "one block each");
+    wants: &Wants,
+) -> Vec<Need> {
     let lent = placement.buffers.iter().take(placement.lent_ids);
     let lent: Vec<Want> = lent.map(|&(space, size_bytes)| Want { space, size_bytes }).collect();
     let is_mine = |member: &crate::program::StateMember| member.method as usize == index;
@@ -161,22 +173,21 @@ pub(super) fn needs(
         && program.shared_state().iter().any(|entry| entry.members.iter().any(is_mine));
     let state = if shares { Wants::shared_state(program, options) } else { Vec::new() };
     let stages = [
-        (Stage::Planned, own),
-        (Stage::Staging, staging),
-        (Stage::Copies, copies),
+        (Stage::Planned, wants.planned()),
+        (Stage::Staging, wants.staging()),
+        (Stage::Copies, wants.copies()),
         (Stage::Lent, &lent),
         (Stage::State, &state),
     ];
     let mut needs: Vec<Need> = Vec::new();
     for (stage, wants) in stages {
         for &Want { space, size_bytes } in wants.iter().filter(|want| want.size_bytes > 0) {
-            let size_bytes =
-                size_bytes.saturating_add(block_align(space) - 1) / block_align(space) * block_align(space);
+            let size_bytes = size_bytes.checked_next_multiple_of(block_align(space)).unwrap_or(usize::MAX);
             match needs.iter_mut().find(|need| (need.space, need.stage) == (space, stage)) {
                 Some(need) => need.size_bytes = need.size_bytes.saturating_add(size_bytes),
                 None => needs.push(Need { space, stage, size_bytes }),
             }
         }
     }
-    Ok(needs)
+    needs
 }

@@ -1,6 +1,6 @@
 //! References, boxes and counted references to a space are that space.
 
-use super::{AllocError, Block, HostAccessible, MemorySpace, Reserve, SpaceId};
+use super::{AllocError, Block, HostAccessible, MemorySpace, Poison, Queue, QueueError, Reserve, SpaceId};
 use core::alloc::Layout;
 use std::sync::Arc;
 
@@ -13,6 +13,9 @@ macro_rules! forward {
             }
             fn host_accessible(&self) -> bool {
                 (**self).host_accessible()
+            }
+            fn open_queue(&self) -> Result<Option<Box<dyn Queue>>, QueueError> {
+                (**self).open_queue()
             }
             fn allocate(&self, layout: Layout) -> Result<Block, AllocError> {
                 (**self).allocate(layout)
@@ -29,6 +32,10 @@ macro_rules! forward {
             }
             fn as_reserve(&self) -> Option<&dyn Reserve> {
                 (**self).as_reserve()
+            }
+            #[inline(always)]
+            fn as_poison(&self) -> Option<&dyn Poison> {
+                (**self).as_poison()
             }
         }
 

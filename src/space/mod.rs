@@ -5,8 +5,9 @@
 //!        └─ as_reserve() ─► Reserve ─► one address range, memory behind it on demand     where it can
 //! ```
 //!
-//! Behaviour is added by wrapping: [`Limited`] caps bytes, [`Recording`] counts, [`FailNth`] fails on
-//! purpose. Each wrapper is itself a space, and host-accessible exactly where what it wraps is.
+//! Behaviour is added by wrapping: [`Limited`] caps bytes, [`Recording`] counts, [`Guarded`] finds misuse,
+//! [`FailNth`] fails on purpose, [`Delayed`] is a device whose work is late. Each wrapper is itself a space; hooks
+//! of one's own go around any with [`Wrapped`]. A [`Region`] is a space from an address and a length.
 //!
 //! Deliberately absent: bookkeeping inside blocks. Neither spaces nor arenas write into memory they hand
 //! out, so that the same code serves memory the CPU cannot reach.
@@ -14,25 +15,37 @@
 mod block;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod delayed;
 mod error;
 mod fail_nth;
 mod forward;
+mod guarded;
+mod heap;
 mod host;
 mod id;
 mod limited;
 mod pages;
 mod queue;
 mod recording;
+mod region;
+mod tag;
+mod wrapped;
 
 pub use block::Block;
 pub(crate) use block::dangling;
-pub use error::{AllocError, AllocErrorKind, LimitSource};
-pub use fail_nth::FailNth;
+pub use delayed::{Delayed, DelayedQueue};
+pub use error::{AllocError, AllocErrorKind, LimitSource, Owner, Retries};
+pub use fail_nth::{FailNth, Failure};
+pub use guarded::{Fault, FaultKind, Guarded, GuardedFor, Leak};
+pub use heap::HeapSpace;
 pub use host::{HostSpace, HostStats};
 pub use id::{NAME_LEN_MAX, ParseSpaceIdError, SpaceId};
-pub use limited::Limited;
+pub use limited::{Limit, Limited};
 pub use queue::{GraphId, Mark, Piece, Queue, QueueError};
-pub use recording::{Recording, SpaceCounts};
+pub use recording::{Counter, Recording, SpaceCounts};
+pub use region::{DeviceRegion, HostRegion, Region};
+pub use tag::Tag;
+pub use wrapped::{Ask, GiveBack, SpaceHooks, Wrapped};
 
 use core::alloc::Layout;
 use core::fmt;
@@ -95,6 +108,12 @@ pub unsafe trait MemorySpace: Send + Sync + fmt::Debug {
     fn as_reserve(&self) -> Option<&dyn Reserve> {
         None
     }
+
+    /// The same space as one that wants to know which bytes an arena took back, to spoil them.
+    #[inline(always)]
+    fn as_poison(&self) -> Option<&dyn Poison> {
+        None
+    }
 }
 
 /// A space whose blocks the CPU reads and writes: only these yield references.
@@ -143,5 +162,18 @@ pub unsafe trait Reserve {
     unsafe fn release(&self, region: Block, committed_bytes: usize);
 }
 
+/// A space that spoils memory which nobody may read any more, so that a read by mistake shows.
+///
+/// # Safety
+/// [`poison`](Self::poison) writes nothing but the bytes it is told.
+pub unsafe trait Poison {
+    /// Spoils a block, or a part of one.
+    ///
+    /// # Safety
+    /// * `block` lies within a live block of this space; nothing uses its bytes.
+    unsafe fn poison(&self, block: Block);
+}
+
 const _: Option<&dyn MemorySpace> = None;
+const _: Option<&dyn Poison> = None;
 const _: Option<&dyn Reserve> = None;

@@ -76,6 +76,10 @@ pub trait Mark: Debug + Send + Sync {
     unsafe fn order(&self, stream: usize) -> Result<(), QueueError>;
 }
 
+fn one_stream(space: SpaceId, call: &'static str) -> QueueError {
+    QueueError { space, call, reason: "this queue has no streams but its own".into() }
+}
+
 /// In-order work on one device.
 ///
 /// Uploads take their source bytes before they return, unless the source is pinned; downloads write their
@@ -97,17 +101,24 @@ pub trait Queue: Send {
     ///
     /// # Errors
     /// [`QueueError`] where the device has no such streams.
-    unsafe fn switch(&mut self, stream: Option<usize>) -> Result<(), QueueError>;
+    unsafe fn switch(&mut self, stream: Option<usize>) -> Result<(), QueueError> {
+        if stream.is_none() { Ok(()) } else { Err(one_stream(self.space(), "switch")) }
+    }
 
-    /// Whether bytes of the host take part in what was queued since the last [`Queue::synchronize`].
-    fn crosses_host(&self) -> bool;
+    /// Whether bytes of the host take part in what was queued since the last [`Queue::synchronize`]: only where they
+    /// do not may [`Queue::leave`] take its place. A queue without streams says yes.
+    fn crosses_host(&self) -> bool {
+        true
+    }
 
     /// Leaves the work so far to the device, in the place of [`Queue::synchronize`], and goes back to the queue's own
     /// stream. Ranges of host memory must not take part in it.
     ///
     /// # Errors
     /// [`QueueError`]: what the driver said.
-    fn leave(&mut self) -> Result<Arc<dyn Mark>, QueueError>;
+    fn leave(&mut self) -> Result<Arc<dyn Mark>, QueueError> {
+        Err(one_stream(self.space(), "leave"))
+    }
 
     /// Queues copies from host to device.
     ///

@@ -3,7 +3,7 @@
 use crate::support::fake_device::FakeDevice;
 use crate::support::memory::{fill, holds};
 use crate::support::numbers::Numbers;
-use arenite::{Arena, HostSpace, Limited, MemorySpace, Recording};
+use arenite::{Arena, Checkpoint, HostSpace, Limited, MemorySpace, Recording};
 use core::alloc::Layout;
 
 fn layout(size: usize, align: usize) -> Layout {
@@ -186,4 +186,18 @@ fn a_checkpoint_of_the_past_is_refused() {
         other.alloc(1u8);
         assert!(!other.rewind(full));
     }
+}
+
+#[test]
+fn a_checkpoint_that_was_made_up_is_refused() {
+    let mut arena = Arena::new(HostSpace::new());
+    arena.alloc([0u8; 100]);
+    let [cursor, base] = arena.checkpoint().to_parts();
+    for parts in
+        [[base - 1, base], [1, base], [0, base], [cursor + 1, base], [cursor, base + 64], [cursor, 0]]
+    {
+        assert!(!arena.rewind(Checkpoint::from_parts(parts)), "{parts:?}");
+    }
+    assert!(arena.rewind(Checkpoint::from_parts([cursor - 50, base])), "a point within is a point");
+    assert_eq!(arena.live_bytes(), 50);
 }

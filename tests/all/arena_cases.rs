@@ -1,7 +1,10 @@
 //! Cases that other allocators got wrong, shrunk to run on any machine.
 
 use crate::support::fake_device::FakeDevice;
-use arenite::{AllocErrorKind, Arena, ArenaSet, HostSpace, LimitSource, Limited, Recording, SpaceId};
+use arenite::{
+    AllocErrorKind, Arena, ArenaSet, HeapSpace, HostSpace, LimitSource, Limited, MemorySpace, Recording,
+    SpaceId,
+};
 use core::alloc::Layout;
 use std::sync::Arc;
 
@@ -35,7 +38,9 @@ fn h1_failing_initialisers_leave_used_and_held_bytes_as_they_were() {
 #[test]
 fn h2_a_big_block_does_not_double_the_next() {
     let asked_bytes = 10 + MIB + (8 << 10);
-    for space in [HostSpace::new(), HostSpace::new().with_exact_blocks()] {
+    let spaces: [Box<dyn MemorySpace>; 3] =
+        [Box::new(HostSpace::new()), Box::new(HostSpace::new().with_exact_blocks()), Box::new(HeapSpace)];
+    for space in spaces {
         let space = Recording::new(space);
         let arena = Arena::new(&space);
         for size in [10, MIB, 8 << 10] {

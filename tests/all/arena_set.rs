@@ -222,3 +222,24 @@ fn a_meter_counts_sets_together_and_outlives_them() {
 fn usage(current_bytes: usize, peak_bytes: usize) -> Usage {
     Usage { current_bytes, peak_bytes }
 }
+
+#[test]
+fn what_is_refused_is_in_no_peak() {
+    let meter = Meter::default();
+    let device = Arc::new(FakeDevice::new(1000));
+    let arenas = ArenaSet::builder().space(Arc::clone(&device) as _).meter(meter.clone()).build();
+    let arena = arenas.take(SpaceId::cuda(0), 600, "a").unwrap();
+    assert!(arenas.take(SpaceId::cuda(0), 5000, "b").is_err());
+    assert!(arena.allocate(layout(5000, 1)).is_err());
+    assert_eq!(arenas.report().spaces[0].peak_bytes, 600);
+    assert_eq!(meter.usage(SpaceId::cuda(0)), usage(600, 600));
+}
+
+#[test]
+fn arenas_of_a_closed_set_go_on() {
+    let arenas = ArenaSet::host();
+    let arena = arenas.take(SpaceId::HOST, 0, "a").unwrap();
+    arenas.close();
+    assert!(arenas.take(SpaceId::HOST, 1, "b").unwrap_err().to_string().contains("closed"));
+    assert!(arena.allocate(layout(5000, 1)).is_ok());
+}

@@ -4,17 +4,27 @@
 
 mod arena_blocks;
 mod arena_cases;
+mod arena_collections;
 mod arena_compile_fail;
+mod arena_names;
 mod arena_out_of_memory;
 mod arena_properties;
 mod arena_set;
+mod arena_shared;
 mod plan_data;
 mod plan_features;
 mod plan_golden;
 mod plan_properties;
 mod plan_rejects;
+mod pool_blocks;
+mod pool_cases;
+mod pool_properties;
+mod pool_streams;
 mod space_contract;
+mod space_delayed;
+mod space_guarded;
 mod support;
+mod trace_replay;
 
 #[cfg(feature = "exec")]
 mod delegate_aoti;

@@ -5,7 +5,7 @@ use super::support::method::{loader_of, run, try_run, zeros};
 use super::support::npz;
 use super::support::program::sample;
 use super::support::pte::{Field, Pte, chain, extra, kernel_call, operator, place, slot, tensor, value};
-use arenite::exec::{LoadOptions, Loader, Method, Output, Share, Stage};
+use arenite::exec::{ErrorKind, LoadOptions, Loader, Method, Output, Share, Stage};
 use arenite::{AllocError, ArenaSet, Block, HostSpace, MemorySpace, SpaceId};
 use core::alloc::Layout;
 use std::path::PathBuf;
@@ -108,7 +108,7 @@ fn scratch_takes_the_bytes_of_the_largest_method_and_goes_with_the_last() {
     let options = lending(ArenaSet::host());
     let lent = || {
         let report = options.arenas.report();
-        let owners = report.spaces[0].owners.iter().filter(|owner| owner.owner.starts_with("scratch lent"));
+        let owners = report.spaces[0].owners.iter().filter(|owner| owner.owner == "scratch lent to methods");
         owners.map(|owner| owner.bytes).collect::<Vec<_>>()
     };
     let small = load("seed_net.pte", &options);
@@ -277,4 +277,32 @@ fn shared_state_may_be_given_from_many_threads() {
             });
         }
     });
+}
+
+#[test]
+fn kernels_share_their_scratch_too() {
+    let options = lending(ArenaSet::host());
+    let mut methods: Vec<Method> = (0..8).map(|_| load("mlp.pte", &options)).collect();
+    let given = inputs(&sample("mlp.pte"), &methods[0]);
+    let given: Vec<&Data> = given.iter().collect();
+    let bytes_after = |method: &mut Method| {
+        run(method, &given);
+        options.arenas.report().spaces[0].current_bytes
+    };
+    let first = bytes_after(&mut methods[0]);
+    assert!(methods[0].overhead_bytes().1 > 0, "a kernel of this program takes scratch");
+    for method in &mut methods[1..] {
+        assert_eq!(bytes_after(method), first);
+    }
+}
+
+#[test]
+fn scratch_that_a_limit_leaves_no_room_for_is_an_error_of_memory() {
+    let needs = load("mlp.pte", &LoadOptions::new(ArenaSet::host())).memory_report().needs;
+    let limit = needs.iter().map(|need| need.size_bytes).sum();
+    let arenas = ArenaSet::builder().space(Arc::new(HostSpace::new())).limit(SpaceId::HOST, limit).build();
+    let mut method = load("mlp.pte", &LoadOptions::new(arenas));
+    let given = inputs(&sample("mlp.pte"), &method);
+    let error = try_run(&mut method, &given.iter().collect::<Vec<_>>()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ArenaMemory, "{error}");
 }

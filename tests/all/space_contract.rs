@@ -3,8 +3,12 @@
 use crate::support::fake_device::FakeDevice;
 use crate::support::memory::{fill, holds};
 use crate::support::numbers::Numbers;
-use arenite::{AllocErrorKind, Block, FailNth, HostSpace, Limited, MemorySpace, Recording};
+use arenite::{
+    AllocErrorKind, Block, Delayed, FailNth, Guarded, HeapSpace, HostRegion, HostSpace, Limited, MemorySpace,
+    Pool, Recording, SharedArena, SpaceId,
+};
 use core::alloc::Layout;
+use core::time::Duration;
 use std::sync::Arc;
 
 fn layout(size: usize, align: usize) -> Layout {
@@ -161,6 +165,7 @@ contract! {
     host_huge: HostSpace::new().with_huge_pages();
     host_prefault: HostSpace::new().with_prefault();
     host_exact: HostSpace::new().with_exact_blocks();
+    heap: HeapSpace;
     fake: FakeDevice::new(1 << 30);
     fake_reserving: FakeDevice::new(1 << 30).reserving();
     limited: Limited::new(HostSpace::new(), 1 << 30);
@@ -171,6 +176,15 @@ contract! {
     nested: Limited::new(Recording::new(FailNth::new(HostSpace::new(), 0)), 1 << 30);
     counted: Arc::new(HostSpace::new());
     boxed: Box::new(HostSpace::new()) as Box<dyn MemorySpace>;
+    guarded: Guarded::new(HostSpace::new()).with_delayed_reuse(1 << 16);
+    guarded_fake: Guarded::new(FakeDevice::new(1 << 30));
+    delayed: Delayed::new(HostSpace::new(), SpaceId::cuda(0), Duration::ZERO);
+    region: HostRegion::from_box(SpaceId::HOST, Box::new_uninit_slice(64 << 20));
+    shared: SharedArena::new(HostSpace::new(), 1 << 30).unwrap();
+    shared_fake: SharedArena::new(FakeDevice::new(1 << 30), 1 << 28).unwrap();
+    shared_fake_reserving: SharedArena::new(FakeDevice::new(1 << 30).reserving(), 1 << 28).unwrap();
+    pool: Pool::new(HostSpace::new());
+    pool_fake: Pool::new(FakeDevice::new(1 << 30));
 }
 
 #[test]

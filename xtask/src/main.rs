@@ -6,6 +6,7 @@
 //! cargo xtask demo            build the wheel, run a program from Python, show the report
 //! cargo xtask gpu-bundle      one folder for a machine with a GPU
 //! cargo xtask test            every Rust and Python test
+//! cargo xtask peers alloc     arenas and pools beside their peers in Rust
 //! cargo xtask peers python    Arenite beside ExecuTorch's own wheel
 //! ```
 //!

@@ -3,6 +3,8 @@
 
 mod demo;
 mod gpu_bundle;
+mod outside;
+mod peers_alloc;
 mod peers_python;
 mod test;
 
@@ -23,7 +25,17 @@ pub(crate) struct Verb {
 pub(crate) const TABLE: &[Verb] = &[
     Verb { name: "demo", about: "builds the wheel and runs seed_net from Python", run: demo::run },
     Verb { name: "gpu-bundle", about: "gathers what a machine with a GPU runs", run: gpu_bundle::run },
+    Verb {
+        name: "outside",
+        about: "builds a project outside the workspace over the allocator alone",
+        run: outside::run,
+    },
     Verb { name: "test", about: "runs every Rust and Python test", run: test::run },
+    Verb {
+        name: "peers alloc",
+        about: "prints tables of arenas and pools beside their peers",
+        run: peers_alloc::run,
+    },
     Verb {
         name: "peers python",
         about: "prints time ratios to ExecuTorch's wheel, one a line",

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command line program talks on standard output")]
-//! `test`: every Rust and Python test, cheap ones first, with one count at the end.
+//! `test`: every Rust and Python test, cheap ones first, with one count at the end; in between, a project outside
+//! the workspace and every example are run.
 //!
 //! `default` is `exec`, so four feature sets cover all: none, exec, cuda, all. The wheel is compiled with
 //! checks on and shares the library that the last set built.
@@ -21,7 +22,10 @@ pub(crate) fn run(_words: &[String]) -> Outcome {
     for features in FEATURE_SETS {
         count.run(cargo(&["test", "--quiet", "--package", "arenite"]).args(features))?;
     }
-    count.run(&mut cargo(&["test", "--quiet", "--package", "xtask"]))?;
+    for package in ["arenite-capi", "xtask"] {
+        count.run(&mut cargo(&["test", "--quiet", "--package", package]))?;
+    }
+    super::outside::run(&[])?;
     for example in examples()? {
         shell::run(&mut cargo(&[
             "run",

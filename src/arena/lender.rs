@@ -3,17 +3,17 @@
 //!
 //! The ledger is locked for arithmetic only; the space is always called outside the lock.
 //!
-//! Deliberately absent: blocks. What is pooled here are whole arenas.
+//! Deliberately absent: blocks. What is lent here are whole arenas; blocks in any order are for a [`Pool`](crate::pool::Pool).
 //!
 //! # Invariants
-//! * **P1** `claimed_bytes` is the sum of the owners' bytes.
-//! * **P2** `idle_bytes` is the sum of the idle arenas' capacities.
-//! * **P3** Where a limit is set, `claimed_bytes` never exceeds it.
+//! * **L1** `claimed_bytes` is the sum of the owners' bytes.
+//! * **L2** `idle_bytes` is the sum of the idle arenas' capacities.
+//! * **L3** Where a limit is set, `claimed_bytes` never exceeds it.
 
 use super::Arena;
 use super::meter::{Gauge, Meter};
 use super::set::{OwnerReport, SpaceReport};
-use crate::space::{AllocError, AllocErrorKind, LimitSource, MemorySpace, SpaceId};
+use crate::space::{AllocError, AllocErrorKind, LimitSource, MemorySpace, Owner, SpaceId, Tag};
 use core::alloc::Layout;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -26,33 +26,6 @@ const IDLE_ARENAS_MAX: usize = 16;
 const RESERVE_BYTES_MIN: usize = 1 << 30;
 
 type SpaceArena = Arena<Arc<dyn MemorySpace>>;
-
-/// A name of up to 31 bytes, kept without allocating.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Label {
-    bytes: [u8; 31],
-    len: u8,
-}
-
-impl Label {
-    /// The first 31 bytes of `text`, less where a character would be cut.
-    pub(super) fn new(text: &str) -> Self {
-        let mut bytes = [0; 31];
-        let len = text.floor_char_boundary(bytes.len());
-        bytes[..len].copy_from_slice(&text.as_bytes()[..len]);
-        Self { bytes, len: u8::try_from(len).unwrap_or(0) }
-    }
-
-    fn as_str(&self) -> &str {
-        core::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
-    }
-}
-
-#[derive(Debug)]
-struct Owner {
-    label: Label,
-    bytes: usize,
-}
 
 #[derive(Debug, Default)]
 struct Ledger {
@@ -74,9 +47,16 @@ impl Ledger {
 
     fn claim(&mut self, bytes: usize) {
         self.claimed_bytes += bytes;
-        self.peak_bytes = self.peak_bytes.max(self.claimed_bytes);
         if let Some(gauge) = &self.gauge {
             gauge.claim(bytes);
+        }
+    }
+
+    /// Counts what is claimed now, since it was given: a claim that came to nothing is in no peak.
+    fn settle(&mut self) {
+        self.peak_bytes = self.peak_bytes.max(self.claimed_bytes);
+        if let Some(gauge) = &self.gauge {
+            gauge.settle();
         }
     }
 
@@ -136,6 +116,12 @@ impl Ledger {
         best.map(|(index, _)| self.remove_idle(index))
     }
 
+    /// The same error, knowing what this ledger knows.
+    fn explain(&self, error: &AllocError, tag: Tag) -> AllocError {
+        let owners = Owner::largest(self.owners.iter().flatten().copied());
+        error.with_place(Tag::NONE, tag).with_live(self.claimed_bytes).with_owners(owners)
+    }
+
     /// Takes idle arenas out until `claimed + idle` is within the limit.
     fn surplus(&mut self, limit_bytes: Option<usize>) -> Vec<SpaceArena> {
         let mut surplus = Vec::new();
@@ -155,7 +141,7 @@ impl Ledger {
 
 /// The arenas of one space.
 #[derive(Debug)]
-pub(super) struct SpacePool {
+pub(super) struct Lender {
     id: SpaceId,
     space: Arc<dyn MemorySpace>,
     limit_bytes: Option<usize>,
@@ -163,7 +149,7 @@ pub(super) struct SpacePool {
     ledger: Mutex<Ledger>,
 }
 
-impl SpacePool {
+impl Lender {
     pub(super) fn new(
         space: Arc<dyn MemorySpace>,
         limit_bytes: Option<usize>,
@@ -185,15 +171,19 @@ impl SpacePool {
     }
 
     /// An arena with room for `bytes`, and its owner's slot.
-    pub(super) fn take(&self, bytes: usize, label: Label) -> Result<(SpaceArena, usize), AllocError> {
+    pub(super) fn take(&self, bytes: usize, tag: Tag) -> Result<(SpaceArena, usize), AllocError> {
         let align = self.space.base_align();
         let too_large = AllocError::too_large(self.id, bytes, align);
         let layout = Layout::from_size_align(bytes, align).map_err(|_| too_large)?;
         let (slot, picked, surplus) = {
             let mut ledger = self.ledger.lock();
-            self.check(&ledger, layout)?;
+            if ledger.closed {
+                let kind = AllocErrorKind::Refused { reason: "the arena set is closed" };
+                return Err(ledger.explain(&AllocError::new(self.id, layout, kind), tag));
+            }
+            self.check(&ledger, layout).map_err(|error| ledger.explain(&error, tag))?;
             let picked = ledger.pick(bytes, self.space.as_reserve().is_some());
-            let slot = ledger.enter(Owner { label, bytes });
+            let slot = ledger.enter(Owner { tag, bytes });
             (slot, picked, ledger.surplus(self.limit_bytes))
         };
         drop(surplus);
@@ -207,11 +197,14 @@ impl SpacePool {
             with_room(self.fresh(bytes)?, room_bytes)
         });
         match result {
-            Ok(arena) => Ok((arena, slot)),
+            Ok(arena) => {
+                self.settle();
+                Ok((arena, slot))
+            }
             Err(error) => {
                 let mut ledger = self.ledger.lock();
                 ledger.leave(slot);
-                Err(error.with_live(ledger.claimed_bytes))
+                Err(ledger.explain(&error, tag))
             }
         }
     }
@@ -229,12 +222,8 @@ impl SpacePool {
 
     /// Whether `layout` more may be claimed.
     fn check(&self, ledger: &Ledger, layout: Layout) -> Result<(), AllocError> {
-        if ledger.closed {
-            let kind = AllocErrorKind::Refused { reason: "the arena set is closed" };
-            return Err(AllocError::new(self.id, layout, kind).with_live(ledger.claimed_bytes));
-        }
         let Some(limit_bytes) = self.limit_bytes else { return Ok(()) };
-        // P3: no underflow.
+        // L3: no underflow.
         let free_bytes = limit_bytes - ledger.claimed_bytes;
         if layout.size() <= free_bytes {
             return Ok(());
@@ -245,7 +234,8 @@ impl SpacePool {
             .with_largest_free(free_bytes))
     }
 
-    /// Claims `more_bytes` for an arena that is out, to allocate `layout` in it.
+    /// Claims `more_bytes` for an arena that is out, to allocate `layout` in it; also of a closed set, whose
+    /// arenas go on. The claim is settled, or taken back.
     pub(super) fn claim_more(
         &self,
         slot: usize,
@@ -255,7 +245,8 @@ impl SpacePool {
         let surplus = {
             let mut ledger = self.ledger.lock();
             let more = Layout::from_size_align(more_bytes, 1).unwrap_or(layout);
-            self.check(&ledger, more)?;
+            let tag = ledger.owners[slot].map_or(Tag::NONE, |owner| owner.tag);
+            self.check(&ledger, more).map_err(|error| ledger.explain(&error, tag))?;
             ledger.claim(more_bytes);
             if let Some(owner) = &mut ledger.owners[slot] {
                 owner.bytes += more_bytes;
@@ -264,6 +255,11 @@ impl SpacePool {
         };
         drop(surplus);
         Ok(())
+    }
+
+    /// Counts what is claimed now.
+    pub(super) fn settle(&self) {
+        self.ledger.lock().settle();
     }
 
     /// Takes a claim back that came to nothing.
@@ -303,7 +299,7 @@ impl SpacePool {
             .owners
             .iter()
             .flatten()
-            .map(|owner| OwnerReport { owner: owner.label.as_str().to_owned(), bytes: owner.bytes })
+            .map(|owner| OwnerReport { owner: owner.tag.as_str().to_owned(), bytes: owner.bytes })
             .collect();
         owners.sort_by_key(|owner| core::cmp::Reverse(owner.bytes));
         SpaceReport {

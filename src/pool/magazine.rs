@@ -1,0 +1,136 @@
+#![forbid(unsafe_code)]
+//! What a thread gave back last, kept for it: taking it again needs no lock.
+//!
+//! ```text
+//!   thread 3 ─► │ size A: node 7 │ empty │ size B: node 2 │ empty │       filled by thread 3, emptied by anybody
+//! ```
+//!
+//! A kept node stays live and booked in the pool's books, for the same tag and size, so that taking it again
+//! changes nothing there. Whoever reads the books or looks for memory empties all magazines first, under the
+//! pool's lock.
+//!
+//! Deliberately absent: more than a handful. Many blocks of a size are the size classes' work.
+//!
+//! # Invariants
+//! * **M1** Only the thread that a row belongs to fills its slots; anybody empties them, by swapping the node out.
+//! * **M2** The other fields of a slot are written by its thread alone, before the node.
+
+use crate::tlsf::NONE;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering};
+use parking_lot::Mutex;
+
+/// Threads that have a row; further ones go without.
+const THREADS: usize = 32;
+const SLOTS: usize = 4;
+
+#[derive(Debug)]
+struct Slot {
+    node: AtomicU32,
+    owner: AtomicU16,
+    asked_bytes: AtomicUsize,
+    address: AtomicPtr<u8>,
+}
+
+#[derive(Debug)]
+#[repr(align(128))]
+struct Row([Slot; SLOTS]);
+
+/// The rows of one pool.
+#[derive(Debug)]
+pub(super) struct Magazines(Box<[Row]>);
+
+impl Magazines {
+    pub(super) fn new() -> Self {
+        let slot = || Slot {
+            node: AtomicU32::new(NONE),
+            owner: AtomicU16::new(0),
+            asked_bytes: AtomicUsize::new(0),
+            address: AtomicPtr::default(),
+        };
+        Self((0..THREADS).map(|_| Row(core::array::from_fn(|_| slot()))).collect())
+    }
+
+    /// The slot of this thread for blocks of a size.
+    #[inline(always)]
+    fn slot(&self, asked_bytes: usize) -> Option<&Slot> {
+        let row = self.0.get(thread_number()?)?;
+        // The upper bits of a product with an odd number spread sizes that differ little.
+        let at = asked_bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - SLOTS.ilog2());
+        row.0.get(at)
+    }
+
+    /// Takes what this thread keeps for the same owner and size, if it is aligned.
+    #[inline(always)]
+    pub(super) fn take(&self, owner: u16, asked_bytes: usize, align: usize) -> Option<(NonNull<u8>, u32)> {
+        let slot = self.slot(asked_bytes)?;
+        let address = NonNull::new(slot.address.load(Ordering::Relaxed))?;
+        let is_wanted = slot.asked_bytes.load(Ordering::Relaxed) == asked_bytes
+            && slot.owner.load(Ordering::Relaxed) == owner
+            && address.addr().get() & (align - 1) == 0;
+        if !is_wanted || slot.node.load(Ordering::Relaxed) == NONE {
+            return None;
+        }
+        let node = slot.node.swap(NONE, Ordering::Relaxed);
+        (node != NONE).then_some((address, node))
+    }
+
+    /// Keeps a live node; false where there is no room.
+    #[inline(always)]
+    pub(super) fn keep(&self, address: NonNull<u8>, node: u32, owner: u16, asked_bytes: usize) -> bool {
+        let Some(slot) = self.slot(asked_bytes) else { return false };
+        if slot.node.load(Ordering::Relaxed) != NONE {
+            return false;
+        }
+        slot.asked_bytes.store(asked_bytes, Ordering::Relaxed);
+        slot.owner.store(owner, Ordering::Relaxed);
+        slot.address.store(address.as_ptr(), Ordering::Relaxed);
+        // What this thread wrote into the block happens before whoever empties the slot uses it.
+        slot.node.store(node, Ordering::Release);
+        true
+    }
+
+    /// Empties every slot.
+    pub(super) fn empty(&self, mut each: impl FnMut(u32)) {
+        for slot in self.0.iter().flat_map(|row| &row.0) {
+            if slot.node.load(Ordering::Relaxed) != NONE {
+                let node = slot.node.swap(NONE, Ordering::Acquire);
+                if node != NONE {
+                    each(node);
+                }
+            }
+        }
+    }
+}
+
+/// The numbers of threads that are gone, and the next new one.
+static NUMBERS: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
+
+/// A number that no other living thread has.
+struct Number(usize);
+
+impl Number {
+    fn claim() -> Self {
+        let (free, next) = &mut *NUMBERS.lock();
+        Self(free.pop().unwrap_or_else(|| {
+            *next += 1;
+            // Giving back must not allocate.
+            free.reserve(*next);
+            *next - 1
+        }))
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        // The lock orders what this thread did before what the next one with the number does (M1).
+        NUMBERS.lock().0.push(self.0);
+    }
+}
+
+/// The number of this thread; none while it ends.
+#[inline(always)]
+fn thread_number() -> Option<usize> {
+    thread_local!(static NUMBER: Number = Number::claim());
+    NUMBER.try_with(|number| number.0).ok()
+}
