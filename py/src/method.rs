@@ -267,7 +267,7 @@ impl Method {
             left = outputs.mark();
             made
         })??;
-        if let Some(mark) = left.filter(|_| seen.foreign || named.is_some()) {
+        if let Some(mark) = left.filter(|_| seen.foreign) {
             self.hold(mark, args.into_foreign());
         }
         made.into_iter().map(|made| output::finish(py, made)).collect()

@@ -13,9 +13,10 @@ use crate::tensor::Tensor;
 use arenite::SpaceId;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict, PyType};
+use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict, PyString, PyType};
 use std::ffi::{c_int, c_void};
 
 /// The head of DLPack's table of exchange functions.
@@ -91,7 +92,9 @@ pub(crate) fn take(
     named: bool,
 ) -> PyResult<(Foreign, Option<usize>)> {
     // A view may say that its numbers are negated or conjugated when read; DLPack has no word for it.
-    if object.call_method0("is_neg")?.is_truthy()? || object.call_method0("is_conj")?.is_truthy()? {
+    let py = object.py();
+    let says = |name: &Bound<'_, PyString>| object.call_method0(name)?.is_truthy();
+    if says(intern!(py, "is_neg"))? || says(intern!(py, "is_conj"))? {
         let plain = object.call_method0("resolve_conj")?.call_method0("resolve_neg")?;
         return take(&plain, stream, named);
     }

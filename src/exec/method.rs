@@ -298,9 +298,7 @@ impl Method {
                 wrong(InputProblem::Kind { expected: "sizes that fit".into(), got: error.to_string() })
             })?;
             let planned = !matches!(plan.tensors[at].storage, Storage::Supplied);
-            // A recorded graph has addresses inside.
-            let bakes = !source.space().is_host() && !matches!(self.graph, Graph::Off);
-            if !planned && !bakes && may_borrow(target, source, &self.planned, at) {
+            if !planned && may_borrow(target, source, &self.planned, at) {
                 let address = NonNull::new(source.address().cast_mut()).unwrap_or(NonNull::dangling());
                 let size_bytes = target.size_bytes();
                 // SAFETY:
@@ -401,6 +399,13 @@ impl Method {
             at += 1;
         }
         Ok(())
+    }
+
+    /// Whether tensors without planned memory are on a device.
+    pub(super) fn has_device_ends(&self) -> bool {
+        let on_device =
+            |&tensor: &usize| self.planned.staged(tensor).is_some_and(|block| !block.space.is_host());
+        self.supplied.iter().any(on_device)
     }
 
     /// Takes back what the caller lent and what views named.

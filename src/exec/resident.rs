@@ -203,9 +203,6 @@ impl Method {
             // SAFETY: a live stream of the device, by the caller of `execute_on`; it lives until the run's end.
             unsafe { queue.switch(stream) }.map_err(|error| failed(0, error.to_string()))?;
         }
-        if !matches!(self.graph, Graph::Off) {
-            return Ok(());
-        }
         for (index, &id) in plan.outputs.iter().enumerate() {
             let (Value::Tensor(at), Some(spec)) = (plan.value(id), plan.tensor(id)) else { continue };
             let at = at as usize;

@@ -252,15 +252,12 @@ def own_tensors() -> None:
         expect(np.allclose(again.numpy(), np.maximum(x * y + x, 0) * 2, rtol=1e-6), "a chained run")
         return repr(output)
 
-    def captured() -> str:
-        method, inputs, wanted = resident()
-        method.capture()
-        for round_ in range(8):
-            tensors = [arenite.Tensor(array * np.float32(round_)).copy_to("cuda:0") for array in inputs]
-            (output,) = method.execute(tensors)
-            x, y = (array * np.float32(round_) for array in inputs)
-            expect(np.allclose(output.numpy(), np.maximum(x * y + x, 0) * 2, rtol=1e-6), f"round {round_}")
-        return f"captured {method.is_captured}"
+    def not_captured() -> str:
+        try:
+            resident()[0].capture()
+        except arenite.Error as error:
+            return " ".join(str(error).split())
+        raise AssertionError("it was captured")
 
     def host_inputs() -> str:
         method, inputs, wanted = resident()
@@ -270,7 +267,7 @@ def own_tensors() -> None:
 
     check("own_tensors_there_and_back", there_and_back)
     check("own_tensors_stay", stays)
-    check("own_tensors_captured", captured)
+    check("resident_is_not_captured", not_captured)
     check("resident_host_arrays", host_inputs)
 
 
@@ -297,10 +294,11 @@ def streams() -> None:
                 big = big @ big * 1e-3  # keeps the device behind the host
                 y = second + 0.0
                 (x,) = method.execute([x, y], stream=stream if named else None)
-                x = x * 0.25
+                x = x / (x.abs().max() + 1)
         stream.synchronize()
         for _ in range(200):
-            reference = torch.relu(reference * second + reference) * 2 * 0.25
+            reference = torch.relu(reference * second + reference) * 2
+            reference = reference / (reference.abs().max() + 1)
         torch.cuda.synchronize()
         error = float((reference - x).abs().max() / (reference.abs().max() + 1e-20))
         expect(x.is_cuda and error < 1e-4, f"error {error}")
@@ -588,16 +586,17 @@ def times() -> None:
         def work(name: str = name) -> str:
             method = program(name).load_method("forward")
             inputs = given(name, "forward")
-            eager = median(lambda: method.execute(inputs))
-            error = error_of(method.execute(inputs), arrays(name, "forward", "out"))
-            expect(error <= BOUNDS[name], f"error {error}")
-            method.capture()
-            graph = median(lambda: method.execute(inputs))
-            error = error_of(method.execute(inputs), arrays(name, "forward", "out"))
-            expect(error <= BOUNDS[name] and method.is_captured, f"error {error} of the graph")
-            method.discard_graph()
-            again = median(lambda: method.execute(inputs))
-            return f"eager {min(eager, again):.1f} us, graph {graph:.1f} us"
+            captured = program(name).load_method("forward")
+            captured.capture()
+            run, launch = lambda: method.execute(inputs), lambda: captured.execute(inputs)
+            # In turn, since the machine's own moods last for milliseconds.
+            turns = [(median(run, RUNS // 5, 50), median(launch, RUNS // 5, 50)) for _ in range(5)]
+            for ready in (method, captured):
+                error = error_of(ready.execute(inputs), arrays(name, "forward", "out"))
+                expect(error <= BOUNDS[name], f"error {error}")
+            expect(captured.is_captured, "no graph was recorded")
+            eager, graph = (sorted(times) for times in zip(*turns))
+            return f"eager {eager[2]:.1f} us ({eager[0]:.1f} to {eager[4]:.1f}), graph {graph[2]:.1f} us ({graph[0]:.1f} to {graph[4]:.1f})"
 
         check(f"time_{name}", work)
 
@@ -645,9 +644,7 @@ def peers() -> None:
 
             parts = [median(call), median(ordered), median(torch.cuda.synchronize)]
             alone = median(lambda: method.execute([dx, dy]))
-            method.capture()
-            parts.append(median(call))
-            return "synchronised {:.1f} us, named stream {:.1f}, torch's synchronize alone {:.1f}, as a graph {:.1f}, not waited for {:.1f}".format(
+            return "synchronised {:.1f} us, named stream {:.1f}, torch's synchronize alone {:.1f}, not waited for {:.1f}".format(
                 *parts, alone
             )
 

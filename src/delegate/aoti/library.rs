@@ -16,7 +16,7 @@ use super::shims;
 use crate::delegate::{DelegateError, NativeCode};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::NonNull;
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapOptions};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -208,7 +208,7 @@ impl Image {
         file.set_len(len as u64).map_err(text)?;
         // SAFETY: a file in memory that nobody else has, of this length; it is neither cut nor written
         // elsewhere.
-        let bytes = unsafe { MmapMut::map_mut(&file) }.map_err(text)?;
+        let bytes = unsafe { MmapOptions::new().populate().map_mut(&file) }.map_err(text)?;
         Ok(Self { file: Some(file), bytes })
     }
 

@@ -96,8 +96,9 @@ impl Device {
         let mut devices = DEVICES.lock();
         let devices = devices.get_or_insert_default();
         let opened = devices.entry(index).or_insert_with(|| {
-            let device = Self::open_new(index)?;
-            Ok(Box::leak(Box::new(device)))
+            let device: &'static Self = Box::leak(Box::new(Self::open_new(index)?));
+            super::staging::warm_up(device);
+            Ok(device)
         });
         let device = opened.clone()?;
         device.check_process()?;

@@ -81,6 +81,48 @@ impl CudaEvent {
     }
 }
 
+/// All work that a default stream was given: a mark that is made when somebody asks, since that stream never goes
+/// away.
+#[derive(Debug)]
+pub(super) struct DefaultStream {
+    pub(super) device: &'static Device,
+    /// The handle: 0, 1 or 2.
+    pub(super) stream: usize,
+}
+
+impl DefaultStream {
+    /// Whether a handle is that of a default stream.
+    pub(super) fn is(stream: usize) -> bool {
+        stream <= 2
+    }
+
+    pub(super) fn mark(&self) -> Result<CudaEvent, QueueError> {
+        CudaEvent::record(self.device, core::ptr::with_exposed_provenance_mut(self.stream))
+    }
+}
+
+impl Mark for DefaultStream {
+    fn is_done(&self) -> Result<bool, QueueError> {
+        self.mark()?.is_done()
+    }
+
+    fn synchronize(&self) -> Result<(), QueueError> {
+        self.mark()?.synchronize()
+    }
+
+    fn synchronize_device(&self) -> Result<(), QueueError> {
+        self.mark()?.synchronize_device()
+    }
+
+    unsafe fn order(&self, stream: usize) -> Result<(), QueueError> {
+        if stream == self.stream {
+            return Ok(());
+        }
+        // SAFETY: by the caller.
+        unsafe { self.mark()?.order(stream) }
+    }
+}
+
 fn recording(device: &Device, failure: Failure) -> QueueError {
     QueueError { space: device.space_id(), call: "recording an event", reason: failure.to_string() }
 }

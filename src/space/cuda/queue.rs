@@ -16,7 +16,7 @@
 
 use super::context::Device;
 use super::driver::{DevicePtr, Failure, done};
-use super::event::CudaEvent;
+use super::event::{CudaEvent, DefaultStream};
 use super::graph::{Graph, Recording, Slot};
 use super::pinned::{PinnedSpace, is_pinned};
 use super::staging::Staging;
@@ -41,6 +41,7 @@ pub struct CudaQueue {
     /// Where work was left to the device, and the stream it is on, until it was waited for.
     left: Option<Left>,
     mark: Option<Arc<CudaEvent>>,
+    default_mark: Option<Arc<DefaultStream>>,
     staging: Staging,
     pub(super) arrivals: Vec<Arrival>,
     order: Vec<usize>,
@@ -54,10 +55,11 @@ pub struct CudaQueue {
 
 /// Work that was left to the device.
 #[derive(Debug)]
-struct Left {
-    mark: Arc<CudaEvent>,
-    /// Compared, never called: it may be gone.
-    stream: usize,
+enum Left {
+    /// On a default stream.
+    Default(DefaultStream),
+    /// On a stream that may be gone by now.
+    Marked(Arc<CudaEvent>),
 }
 
 /// A stream of the driver.
@@ -108,6 +110,7 @@ impl CudaQueue {
             lent: None,
             left: None,
             mark: None,
+            default_mark: None,
             staging: Staging::new(PinnedSpace::on(device)),
             arrivals: Vec::new(),
             order: Vec::new(),
@@ -186,13 +189,13 @@ impl CudaQueue {
         }
         let entered = self.device.enter().map_err(|failure| error(self.device, call, failure))?;
         if let Some(left) = self.left.take_if(|_| self.recording.is_none()) {
-            let here = self.stream();
-            // The default streams are always the same; another one with the same handle may be a new one.
-            if left.stream != here.addr() || left.stream > 2 {
-                // SAFETY: a live stream and a live event; the flags must be 0.
-                done(unsafe { (self.device.driver.stream_wait)(here, left.mark.raw(), 0) })
-                    .map_err(|failure| error(self.device, call, failure))?;
-            }
+            let here = self.stream().addr();
+            let mark: &dyn Mark = match &left {
+                Left::Default(stream) => stream,
+                Left::Marked(mark) => &**mark,
+            };
+            // SAFETY: the stream that work goes to is live.
+            unsafe { mark.order(here) }?;
         }
         Ok(entered)
     }
@@ -399,12 +402,23 @@ impl Queue for CudaQueue {
 
     fn leave(&mut self) -> Result<Arc<dyn Mark>, QueueError> {
         let _entered = self.enter("leaving work to the device")?;
+        let stream = self.stream().addr();
+        if DefaultStream::is(stream) {
+            let device = self.device;
+            self.left = Some(Left::Default(DefaultStream { device, stream }));
+            self.lent = None;
+            let mark = self.default_mark.get_or_insert_with(|| Arc::new(DefaultStream { device, stream }));
+            if mark.stream != stream {
+                *mark = Arc::new(DefaultStream { device, stream });
+            }
+            return Ok(Arc::clone(mark) as _);
+        }
         let mark = match &self.mark {
             Some(mark) => Arc::clone(mark),
             None => Arc::clone(self.mark.insert(Arc::new(CudaEvent::new(self.device)?))),
         };
         mark.record_again(self.stream())?;
-        self.left = Some(Left { mark: Arc::clone(&mark), stream: self.stream().addr() });
+        self.left = Some(Left::Marked(Arc::clone(&mark)));
         self.lent = None;
         Ok(mark)
     }
