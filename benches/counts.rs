@@ -254,7 +254,8 @@ mod step {
     /// A word of the child's stack.
     fn peek(pid: libc::pid_t, address: u64) -> usize {
         // SAFETY: the child is stopped; reads its memory only.
-        unsafe { libc::ptrace(libc::PTRACE_PEEKDATA, pid, address, 0) }.cast_unsigned() as usize
+        let word = unsafe { libc::ptrace(libc::PTRACE_PEEKDATA, pid, address, 0) };
+        usize::try_from(word).unwrap_or(0)
     }
 
     /// Whether the instruction at this address of the code, which parent and child share, is a conditional jump.
@@ -272,6 +273,7 @@ mod step {
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn main() -> std::process::ExitCode {
+    use std::fmt::Write as _;
     use std::process::ExitCode;
 
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/counts.txt");
@@ -304,7 +306,7 @@ fn main() -> std::process::ExitCode {
             if who != "arenite" {
                 continue;
             }
-            lines += &format!("{case}: {instructions} {branches}\n");
+            let _ = writeln!(lines, "{case}: {instructions} {branches}");
             let limit = allowed.lines().find_map(|line| {
                 let (instructions, branches) = line.strip_prefix(&format!("{case}: "))?.split_once(' ')?;
                 Some((instructions.parse::<u32>().ok()?, branches.parse::<u32>().ok()?))

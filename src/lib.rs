@@ -8,11 +8,12 @@
 //!
 //! | you want | read |
 //! |---|---|
-//! | memory for a runtime of your own | [`arena`], then [`space`] |
+//! | memory for a runtime of your own | the next section; then [`arena`], [`pool`], [`space`] |
 //! | offsets for buffers with lifespans | [`plan`] |
 #![cfg_attr(feature = "exec", doc = "| to load and run a program | [`program`], then [`exec`] |")]
 #![cfg_attr(feature = "exec", doc = "| an operator or back end of your own | [`kernel`], [`delegate`] |")]
 //! | to know how it is built | `design.md` |
+#![doc = include_str!("allocator.md")]
 
 pub mod align;
 pub mod arena;

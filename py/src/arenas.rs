@@ -27,7 +27,7 @@ pub(crate) struct Handle {
 /// The most spaces that a set is made of.
 const DEVICES_MAX: usize = 64;
 /// ExecuTorch's `MemoryAllocationFailed`.
-const MEMORY_ALLOCATION_FAILED: u32 = 0x21;
+pub(crate) const MEMORY_ALLOCATION_FAILED: u32 = 0x21;
 
 static SETS: Mutex<Vec<Weak<Handle>>> = Mutex::new(Vec::new());
 
@@ -74,12 +74,12 @@ fn base() -> &'static LoadOptions {
 }
 
 /// A number of bytes that the caller gave.
-fn size(bytes: &Bound<'_, PyAny>) -> PyResult<usize> {
+pub(crate) fn size(bytes: &Bound<'_, PyAny>) -> PyResult<usize> {
     whole(bytes, "a number of bytes", usize::MAX)
 }
 
 /// A limit in bytes that the caller gave, or none.
-fn limit(bytes: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+pub(crate) fn limit(bytes: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
     if bytes.is_none() { Ok(None) } else { size(bytes).map(Some) }
 }
 
@@ -273,7 +273,7 @@ fn own_space(space: &Bound<'_, PyAny>) -> PyResult<Option<OwnSpace>> {
 }
 
 /// The space that an argument names, and its limit.
-fn space_of(space: &Bound<'_, PyAny>) -> PyResult<(SpaceId, Option<usize>)> {
+pub(crate) fn space_of(space: &Bound<'_, PyAny>) -> PyResult<(SpaceId, Option<usize>)> {
     if let Ok(host) = space.cast::<Host>() {
         return Ok((SpaceId::HOST, host.get().limit));
     }
@@ -434,7 +434,7 @@ impl ArenaSet {
     }
 }
 
-fn missing(py: Python<'_>, id: SpaceId, reason: &str) -> PyErr {
+pub(crate) fn missing(py: Python<'_>, id: SpaceId, reason: &str) -> PyErr {
     let facts = Facts { code: 0x20, method: None, details: vec![("space", id.to_string())] };
     error::new(py, Class::MemorySpaceError, &format!("{id} is not there: {reason}"), facts)
 }

@@ -17,11 +17,14 @@
 
 use crate::tlsf::NONE;
 use core::ptr::NonNull;
+#[cfg(not(loom))]
 use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering};
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 /// Threads that have a row; further ones go without.
-const THREADS: usize = 32;
+const THREADS: usize = if cfg!(loom) { 1 } else { 32 };
 const SLOTS: usize = 4;
 
 #[derive(Debug)]
@@ -46,15 +49,15 @@ impl Magazines {
             node: AtomicU32::new(NONE),
             owner: AtomicU16::new(0),
             asked_bytes: AtomicUsize::new(0),
-            address: AtomicPtr::default(),
+            address: AtomicPtr::new(core::ptr::null_mut()),
         };
         Self((0..THREADS).map(|_| Row(core::array::from_fn(|_| slot()))).collect())
     }
 
-    /// The slot of this thread for blocks of a size.
+    /// The slot of a thread for blocks of a size.
     #[inline(always)]
-    fn slot(&self, asked_bytes: usize) -> Option<&Slot> {
-        let row = self.0.get(thread_number()?)?;
+    fn slot(&self, thread: Option<usize>, asked_bytes: usize) -> Option<&Slot> {
+        let row = self.0.get(thread?)?;
         // The upper bits of a product with an odd number spread sizes that differ little.
         let at = asked_bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - SLOTS.ilog2());
         row.0.get(at)
@@ -63,7 +66,18 @@ impl Magazines {
     /// Takes what this thread keeps for the same owner and size, if it is aligned.
     #[inline(always)]
     pub(super) fn take(&self, owner: u16, asked_bytes: usize, align: usize) -> Option<(NonNull<u8>, u32)> {
-        let slot = self.slot(asked_bytes)?;
+        self.take_of(thread_number(), owner, asked_bytes, align)
+    }
+
+    #[inline(always)]
+    fn take_of(
+        &self,
+        thread: Option<usize>,
+        owner: u16,
+        asked_bytes: usize,
+        align: usize,
+    ) -> Option<(NonNull<u8>, u32)> {
+        let slot = self.slot(thread, asked_bytes)?;
         let address = NonNull::new(slot.address.load(Ordering::Relaxed))?;
         let is_wanted = slot.asked_bytes.load(Ordering::Relaxed) == asked_bytes
             && slot.owner.load(Ordering::Relaxed) == owner
@@ -78,7 +92,19 @@ impl Magazines {
     /// Keeps a live node; false where there is no room.
     #[inline(always)]
     pub(super) fn keep(&self, address: NonNull<u8>, node: u32, owner: u16, asked_bytes: usize) -> bool {
-        let Some(slot) = self.slot(asked_bytes) else { return false };
+        self.keep_of(thread_number(), address, node, owner, asked_bytes)
+    }
+
+    #[inline(always)]
+    fn keep_of(
+        &self,
+        thread: Option<usize>,
+        address: NonNull<u8>,
+        node: u32,
+        owner: u16,
+        asked_bytes: usize,
+    ) -> bool {
+        let Some(slot) = self.slot(thread, asked_bytes) else { return false };
         if slot.node.load(Ordering::Relaxed) != NONE {
             return false;
         }
@@ -133,4 +159,42 @@ impl Drop for Number {
 fn thread_number() -> Option<usize> {
     thread_local!(static NUMBER: Number = Number::claim());
     NUMBER.try_with(|number| number.0).ok()
+}
+
+/// `RUSTFLAGS="--cfg loom" cargo test --release --no-default-features --lib magazine`
+#[cfg(all(test, loom))]
+mod tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicBool;
+
+    /// Every order of a thread that gives and takes, and one that empties: a node is held once at a time.
+    #[test]
+    fn a_node_is_never_held_twice() {
+        loom::model(|| {
+            let magazines = Arc::new(Magazines::new());
+            let held: Arc<[AtomicBool; 2]> = Arc::new([AtomicBool::new(true), AtomicBool::new(true)]);
+            let give = |held: &[AtomicBool; 2], magazines: &Magazines, node: u32| {
+                held[node as usize].store(false, Ordering::Relaxed);
+                let address = NonNull::without_provenance(core::num::NonZeroUsize::new(64).unwrap());
+                magazines.keep_of(Some(0), address, node, 0, 64)
+            };
+            let owner = {
+                let (magazines, held) = (Arc::clone(&magazines), Arc::clone(&held));
+                loom::thread::spawn(move || {
+                    for node in 0..2 {
+                        if give(&held, &magazines, node)
+                            && let Some((_, taken)) = magazines.take_of(Some(0), 0, 64, 8)
+                        {
+                            assert!(!held[taken as usize].swap(true, Ordering::Relaxed));
+                        }
+                    }
+                })
+            };
+            magazines.empty(|node| {
+                assert!(!held[node as usize].swap(true, Ordering::Relaxed), "what was given happens before");
+            });
+            owner.join().unwrap();
+        });
+    }
 }

@@ -3,6 +3,7 @@
 use super::support::method::{loader_of, run};
 use super::support::npz;
 use super::support::program::sample;
+use super::support::pte::{Field, Pte, chain, kernel_call, slot};
 use arenite::exec::{LoadOptions, MemoryReport, Stage};
 use arenite::program::{Program, ProgramOptions};
 use arenite::{ArenaSet, HostSpace, SpaceId};
@@ -66,4 +67,23 @@ fn an_exact_limit_lets_the_program_run() {
         loader_of(&std::fs::read(sample("seed_net.pte")).unwrap(), limited(sum)).load("forward").unwrap();
     let inputs = [&arrays["forward.in0"], &arrays["forward.in1"]];
     assert_eq!(run(&mut method, &inputs)[0].bytes, arrays["forward.out0"].bytes);
+}
+
+#[test]
+fn h8_what_is_needed_is_told_first_and_the_error_names_owner_and_gap() {
+    // Two memory ids of 4,000 and 2,000 bytes: more than 4,096 in all, less than 8,192.
+    let mut pte = Pte::sample();
+    let plan = pte.plan();
+    plan.set(slot::DELEGATES, Field::Tables(vec![]));
+    plan.set(slot::CHAINS, Field::Tables(vec![chain(vec![kernel_call(0, &[0, 1, 2, 2])])]));
+    plan.set(slot::BUFFERS, Field::I64s(vec![0, 4000, 2000]));
+    let bytes = pte.bytes();
+    let program = Program::from_bytes(&bytes, &ProgramOptions::default()).unwrap();
+    let report = MemoryReport::of_plan(&program, "forward", &LoadOptions::new(ArenaSet::host())).unwrap();
+    let sum: usize = report.needs.iter().map(|need| need.size_bytes).sum();
+    assert_eq!(sum, 4032 + 2048);
+    let error = loader_of(&bytes, limited(4096)).load("forward").unwrap_err().to_string();
+    assert!(error.starts_with("forward: its memory plan needs 6080 bytes in host"), "{error}");
+    assert!(error.contains("0 live, 4096 free, 1984 short"), "{error}");
+    assert!(loader_of(&bytes, limited(sum)).load("forward").is_ok());
 }

@@ -651,6 +651,65 @@ def peers() -> None:
         check("time_resident_net_torch_device_tensors", times)
 
 
+def adapters() -> None:
+    """CuPy and PyTorch in memory of Arenite's pools."""
+    try:
+        import cupy
+    except ImportError:
+        cupy = None
+    if cupy is not None:
+
+        def by_cupy() -> str:
+            import arenite.adapters
+
+            pool = arenite.Pool("cuda:0")
+            cupy.cuda.set_allocator(arenite.adapters.cupy(pool))
+            try:
+                x = cupy.arange(1 << 16, dtype=cupy.float32)
+                for stream in (cupy.cuda.Stream(), cupy.cuda.Stream(), cupy.cuda.Stream.null):
+                    with stream:
+                        for _ in range(20):
+                            y = (x * 2 + 1).sum()
+                        stream.synchronize()
+                    expect(float(y) == float((2.0 * np.arange(1 << 16) + 1).sum(dtype=np.float32)), f"sum {y}")
+                expect(pool.stats()["live_bytes"] >= x.nbytes, str(pool.stats()))
+                held = pool.stats()["capacity_bytes"]
+                pair = median(lambda: cupy.empty(1 << 20, cupy.uint8))
+                del x, y
+            finally:
+                cupy.cuda.set_allocator()
+            left = pool.stats()["live_bytes"]
+            expect(left == 0, f"{left} bytes left")
+            return f"held {held}, empty array of 1 MiB {pair:.2f} us"
+
+        check("adapter_cupy", by_cupy)
+    try:
+        import torch
+    except ImportError:
+        return
+
+    def by_torch() -> str:
+        return child(
+            "import torch, arenite, arenite.adapters\n"
+            "torch.cuda.memory.change_current_allocator(arenite.adapters.torch())\n"
+            "x = torch.arange(1 << 16, device='cuda', dtype=torch.float32)\n"
+            "w = torch.randn(256, 256, device='cuda')\n"
+            "a = (x * 2 + 1).sum().item()\n"
+            "b = (w @ w.T).diagonal().min().item()\n"
+            "s = torch.cuda.Stream()\n"
+            "with torch.cuda.stream(s):\n"
+            "    c = (x + 1).sum().item()\n"
+            "held = arenite._arenite._torch_memory()\n"
+            "assert a == float(2 * (65535 * 65536 / 2) + 65536) and b > 0, (a, b)\n"
+            "assert held[0] >= x.nbytes + w.nbytes, held\n"
+            "del x, w\n"
+            "torch.cuda.synchronize()\n"
+            "print(held[0], 'then', arenite._arenite._torch_memory()[0])\n"
+        )
+
+    check("adapter_torch", by_torch)
+
+
 def machine() -> None:
     """What this machine is."""
     spaces = arenite.Runtime.get().spaces

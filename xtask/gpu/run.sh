@@ -77,6 +77,7 @@ python3 -c 'import torch' 2> /dev/null && part exact_after_torch python3 checks.
 part snippet python3 checks.py snippet
 part report python3 checks.py report
 part device_tensors python3 checks.py device_tensors
+part adapters python3 checks.py adapters
 part refusals python3 checks.py refusals
 part processes python3 checks.py processes
 part two_devices python3 checks.py two_devices

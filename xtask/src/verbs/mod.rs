@@ -3,7 +3,6 @@
 
 mod demo;
 mod gpu_bundle;
-mod outside;
 mod peers_alloc;
 mod peers_python;
 mod test;
@@ -25,11 +24,6 @@ pub(crate) struct Verb {
 pub(crate) const TABLE: &[Verb] = &[
     Verb { name: "demo", about: "builds the wheel and runs seed_net from Python", run: demo::run },
     Verb { name: "gpu-bundle", about: "gathers what a machine with a GPU runs", run: gpu_bundle::run },
-    Verb {
-        name: "outside",
-        about: "builds a project outside the workspace over the allocator alone",
-        run: outside::run,
-    },
     Verb { name: "test", about: "runs every Rust and Python test", run: test::run },
     Verb {
         name: "peers alloc",

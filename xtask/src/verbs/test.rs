@@ -1,7 +1,6 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command line program talks on standard output")]
-//! `test`: every Rust and Python test, cheap ones first, with one count at the end; in between, a project outside
-//! the workspace and every example are run.
+//! `test`: every Rust and Python test, cheap ones first, with one count at the end.
 //!
 //! `default` is `exec`, so four feature sets cover all: none, exec, cuda, all. The wheel is compiled with
 //! checks on and shares the library that the last set built.
@@ -25,7 +24,6 @@ pub(crate) fn run(_words: &[String]) -> Outcome {
     for package in ["arenite-capi", "xtask"] {
         count.run(&mut cargo(&["test", "--quiet", "--package", package]))?;
     }
-    super::outside::run(&[])?;
     for example in examples()? {
         shell::run(&mut cargo(&[
             "run",
