@@ -21,7 +21,9 @@ pub(crate) fn run(_words: &[String]) -> Outcome {
     for features in FEATURE_SETS {
         count.run(cargo(&["test", "--quiet", "--package", "arenite"]).args(features))?;
     }
-    count.run(&mut cargo(&["test", "--quiet", "--package", "xtask"]))?;
+    for package in ["arenite-capi", "xtask"] {
+        count.run(&mut cargo(&["test", "--quiet", "--package", package]))?;
+    }
     for example in examples()? {
         shell::run(&mut cargo(&[
             "run",
