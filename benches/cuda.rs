@@ -1,12 +1,16 @@
 //! Times of CUDA programs, on the machine with the GPU.
 //!
-//! `ARENITE_CUDA_PROGRAMS=FOLDER cargo bench --features cuda --bench cuda` prints one line per program: load,
-//! first run, and the median of 2,000 runs with inputs and outputs on the host, eager and as a graph. Answers
-//! are checked by `tests/cuda`.
+//! `ARENITE_CUDA_PROGRAMS=FOLDER cargo bench --features cuda --bench cuda` prints one line per measurement: each
+//! program's load, first run, and median of 2,000 runs with inputs and outputs on the host, eager and as a
+//! graph; arenas; copies, beside the same copies by hand. Answers are checked by `tests/cuda`.
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::print_stdout, reason = "a bench")]
+#![allow(clippy::multiple_unsafe_ops_per_block, reason = "several calls of the driver on the same memory")]
 
 #[path = "../tests/all/support/mod.rs"]
 mod support;
+
+#[path = "by_hand/mod.rs"]
+mod by_hand;
 
 use arenite::exec::{Input, LoadOptions, Loader, Method, Output, TensorInput};
 use arenite::program::{Program, ProgramOptions};
@@ -14,6 +18,7 @@ use arenite::space::cuda::{CudaQueue, CudaSpace, Device, PinnedSpace, absence};
 use arenite::space::{Piece, Queue};
 use arenite::tensor::DType;
 use arenite::{Arena, ArenaSet, HostSpace, MemorySpace};
+use by_hand::ByHand;
 use core::alloc::Layout;
 use core::ptr::NonNull;
 use std::path::Path;
@@ -118,7 +123,7 @@ fn time_runs(method: &mut Method, inputs: &[Input<'_>]) -> (f64, f64) {
     (middle, times[0].as_secs_f64() * 1e6)
 }
 
-fn time_program(folder: &Path, name: &str) {
+fn time_program(hand: &ByHand, folder: &Path, name: &str) {
     if !folder.join(format!("{name}.pte")).exists() {
         return;
     }
@@ -142,15 +147,53 @@ fn time_program(folder: &Path, name: &str) {
     let (eager, eager_best) = time_runs(&mut method, &list);
     method.capture().unwrap();
     let (graph, graph_best) = time_runs(&mut method, &list);
+    let device = hand.device_time(RUNS / 10, |stream| {
+        // SAFETY: a live stream of this device; the inputs are on the host.
+        drop(unsafe { method.execute_on(Some(stream), &list) }.unwrap());
+    });
+    println!("ok device_time_{name} graph {device:.1} us from the first byte to the last, by events");
     println!(
-        "{name:14} load {:7.0} us first, {:5.0} later   first run {:7.0} us   eager {eager:6.1} us (best {eager_best:5.1})   graph {graph:6.1} us (best {graph_best:5.1})",
+        "ok rust_{name} load {:.0} us first, {:.0} later; first run {:.0} us; eager {eager:.1} us (best {eager_best:.1}), graph {graph:.1} us (best {graph_best:.1})",
         first_load.as_secs_f64() * 1e6,
         median(&mut loads),
         first_run.as_secs_f64() * 1e6,
     );
 }
 
-fn time_copies() {
+/// The seed's function without this crate: what is to be compared with `rust_seed_net`.
+fn time_by_hand(hand: &ByHand) {
+    for (name, mapped) in [("staged", false), ("mapped", true)] {
+        let time = |as_graph| median(&mut hand.times(mapped, as_graph, RUNS));
+        println!("ok by_hand_{name} eager {:.1} us, graph {:.1} us", time(false), time(true));
+    }
+}
+
+/// Allocating blocks of a device arena, and resetting it.
+fn time_arena() {
+    const BLOCKS: usize = 64;
+    let mut arena = Arena::with_reserve(CudaSpace::new(0).unwrap(), 1 << 30);
+    let layouts = [256, 4096, 100_000, 64 << 10].map(|size| Layout::from_size_align(size, 256).unwrap());
+    let mut round = || {
+        for index in 0..BLOCKS {
+            core::hint::black_box(arena.allocate(layouts[index % layouts.len()]).unwrap());
+        }
+        arena.reset();
+    };
+    round();
+    let time = |_| {
+        let start = Instant::now();
+        (0..1000).for_each(|_| round());
+        start.elapsed()
+    };
+    let mut times: Vec<Duration> = (0..21).map(time).collect();
+    let ns = median(&mut times) * 1e3 / (1000 * BLOCKS) as f64;
+    println!(
+        "{} device_arena {ns:.2} ns per block, allocated and reset",
+        if ns <= 10.0 { "ok" } else { "FAIL" }
+    );
+}
+
+fn time_copies(hand: &ByHand) {
     let layout = Layout::from_size_align(256 << 20, 256).unwrap();
     let arena = Arena::with_reserve(CudaSpace::new(0).unwrap(), 1 << 30);
     let pinned = PinnedSpace::new().unwrap();
@@ -159,35 +202,43 @@ fn time_copies() {
     let mut queue = CudaQueue::new(0).unwrap();
     for (name, address) in [("pinned", host.address()), ("pageable", NonNull::from(&mut pageable[..]).cast())]
     {
-        for size_bytes in [256, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 256 << 20] {
+        for size_bytes in [256, 64 << 10, 256 << 10, 512 << 10, 1 << 20, 4 << 20, 32 << 20, 256 << 20] {
             let up = Piece { target: device.address(), source: address, size_bytes };
             let down = Piece { target: address, source: device.address(), size_bytes };
-            let mut time = |to_host: bool| {
-                let runs = if size_bytes > 1 << 24 { 7 } else { 200 };
-                let mut times: Vec<Duration> = (0..runs)
-                    .map(|_| {
-                        let start = Instant::now();
-                        let queued = if to_host {
-                            // SAFETY: a host block and a device block of at least this size; waited for.
-                            unsafe { queue.download(&[down]) }
-                        } else {
-                            // SAFETY: as above.
-                            unsafe { queue.upload(&[up]) }
-                        };
-                        queued.unwrap();
-                        queue.synchronize().unwrap();
-                        start.elapsed()
-                    })
-                    .collect();
-                median(&mut times)
-            };
-            let (up_us, down_us) = (time(false), time(true));
-            let rate = |us: f64| size_bytes as f64 / us / 1e3;
-            println!(
-                "{name:9} {size_bytes:10} bytes   up {up_us:9.1} us {:5.1} GB/s   down {down_us:9.1} us {:5.1} GB/s",
-                rate(up_us),
-                rate(down_us)
-            );
+            for to_host in [false, true] {
+                let ours = &mut || {
+                    // SAFETY: a host block and a device block of at least this size; waited for.
+                    let queued =
+                        unsafe { if to_host { queue.download(&[down]) } else { queue.upload(&[up]) } };
+                    queued.unwrap();
+                    queue.synchronize().unwrap();
+                };
+                let by_hand = &mut || {
+                    let device = device.address().addr().get() as u64;
+                    // SAFETY: as above.
+                    unsafe { hand.copy(to_host, address.as_ptr(), device, size_bytes, name == "pinned") };
+                };
+                let runs = if size_bytes > 1 << 24 { 9 } else { 300 };
+                let (mut mine, mut theirs) = (Vec::new(), Vec::new());
+                let time = |copy: &mut dyn FnMut(), times: &mut Vec<Duration>| {
+                    let start = Instant::now();
+                    copy();
+                    times.push(start.elapsed());
+                };
+                for _ in 0..runs {
+                    time(ours, &mut mine);
+                    time(by_hand, &mut theirs);
+                }
+                let (mine, theirs) = (median(&mut mine), median(&mut theirs));
+                let rate = |us: f64| size_bytes as f64 / us / 1e3;
+                println!(
+                    "ok copy_{name}_{}_{size_bytes} {mine:.1} us {:.1} GB/s, by hand {theirs:.1} us {:.1} GB/s, ratio {:.2}",
+                    if to_host { "down" } else { "up" },
+                    rate(mine),
+                    rate(theirs),
+                    theirs / mine,
+                );
+            }
         }
     }
     drop(queue);
@@ -202,12 +253,16 @@ fn main() {
     }
     let device = Device::open(0).unwrap();
     println!("{}, compute capability {:?}", device.name(), device.capability());
+    let hand = ByHand::new();
+    time_by_hand(&hand);
+    time_arena();
     if let Some(folder) = std::env::var_os("ARENITE_CUDA_PROGRAMS") {
         for name in PROGRAMS {
-            time_program(Path::new(&folder), name);
+            time_program(&hand, Path::new(&folder), name);
         }
     } else {
         println!("no programs measured: ARENITE_CUDA_PROGRAMS names no folder");
     }
-    time_copies();
+    time_by_hand(&hand);
+    time_copies(&hand);
 }

@@ -42,8 +42,8 @@ pub mod design {
 }
 
 pub use arena::{
-    Arena, ArenaSet, ArenaSetBuilder, ArenaSetReport, ArenaStats, Checkpoint, DevicePtr, MissingSpace,
-    OpenSpace, OwnerReport, PooledArena, Scope, ScopeGuard, SharedArena, SpaceReport,
+    Arena, ArenaSet, ArenaSetBuilder, ArenaSetReport, ArenaStats, Checkpoint, DevicePtr, Meter, MissingSpace,
+    OpenSpace, OwnerReport, PooledArena, Scope, ScopeGuard, SharedArena, SpaceReport, Usage,
 };
 pub use pool::{Acquired, Mark, Pool, PoolBlock, PoolKey, PoolKeyError, PoolStats, Readiness, Request};
 pub use space::{

@@ -1,4 +1,5 @@
 //! The allocator without the rest: a short list of dependencies, and a project of somebody else's that builds on it.
+#![cfg(not(any(feature = "exec", feature = "cuda")))]
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
 use std::path::{Path, PathBuf};

@@ -187,7 +187,7 @@ fn unsafe_code_is_only_in_the_files_that_design_lists() {
             _ => {}
         }
     }
-    // The bindings' macros expand to unsafe code, so their files cannot forbid it; the word must not be there.
+    // The binding's macros expand to unsafe code, so its files cannot forbid it; the word must not be there.
     for (path, text) in files("py/src", ".rs").into_iter().chain(files("capi/src", ".rs")) {
         if has_unsafe(&text) && !listed.contains(&path) {
             wrong.push(format!("{path}: has unsafe code, and design.md does not list it"));

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, BinaryIO, Final, Literal, Protocol, SupportsIndex, TypeAlias, final, overload
+from typing import Any, BinaryIO, Final, Literal, Protocol, SupportsIndex, TypeAlias, final, overload, type_check_only
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ __all__ = [
     "OperatorRegistry",
     "Pinned",
     "PlanError",
+    "Pool",
     "Program",
     "ProgramFormatError",
     "Runtime",
@@ -110,6 +111,7 @@ class Runtime:
         verification: Verification | None = None,
         enable_etdump: bool = False,
         debug_buffer_size: int = 0,
+        native_code: Literal["allow", "deny"] | Iterable[str] | None = None,
     ) -> Program: ...
     @property
     def spaces(self) -> dict[str, Space]: ...
@@ -261,6 +263,7 @@ class State:
 class Tensor:
     """A tensor: element kind, sizes, and bytes in a memory space."""
 
+    def __new__(cls, array: npt.ArrayLike) -> Self: ...
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property
@@ -285,16 +288,35 @@ class Tensor:
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def __len__(self) -> int: ...
 
+@type_check_only
+class MemoryProvider(Protocol):
+    """What hands memory out: addresses as ints, aligned as asked, valid until freed."""
+
+    def alloc(self, bytes: int, align: int, /) -> int: ...
+    def free(self, address: int, bytes: int, /) -> object: ...
+
+@final
+class Pool:
+    """Blocks of a space, taken and given back one by one, from any thread."""
+
+    def __new__(cls, space: Host | Pinned | Cuda | Arena | str | None = None, *, limit: int | None = None) -> Self: ...
+    @property
+    def space(self) -> str: ...
+    def alloc(self, bytes: int, align: int = 256, stream: int = 0) -> int: ...
+    def free(self, address: int, bytes: int | None = None) -> None: ...
+    def trim(self) -> int: ...
+    def stats(self) -> dict[str, int]: ...
+
 @final
 class ArenaSet:
     """Where methods take their memory from: one pool of arenas per space."""
 
     def __new__(
         cls,
-        host: Host | Arena | None = None,
-        cuda: Cuda | Arena | Iterable[Cuda | Arena] | None = None,
+        host: Host | Arena | MemoryProvider | None = None,
+        cuda: Cuda | Arena | str | Iterable[Cuda | Arena | str] | None = None,
         staging: Literal["pageable", "pinned"] = "pageable",
-        share: Literal["state", "none"] = "state",
+        share: Literal["state", "scratch", "none"] = "state",
         remap: Mapping[str, str] | None = None,
     ) -> Self: ...
     @property
@@ -345,7 +367,9 @@ class Pinned:
 class Cuda:
     """Memory of one CUDA device."""
 
-    def __new__(cls, index: int = 0, limit: int | None = None, pool: None = None) -> Self: ...
+    def __new__(cls, index: int = 0, limit: int | None = None, pool: MemoryProvider | None = None) -> Self: ...
+    @property
+    def pool(self) -> MemoryProvider | None: ...
     @property
     def name(self) -> str: ...
     @property
@@ -374,6 +398,9 @@ def load(
     data_path: _Data | Iterable[_Data] | None = None,
     mmap: bool = True,
     arenas: _Arenas | None = None,
+    native_code: Literal["allow", "deny"] | Iterable[str] | None = None,
 ) -> Method: ...
 def memory_stats() -> dict[str, dict[str, int | None]]: ...
 def reset_peak() -> None: ...
+def _set_numpy_memory(pool: object) -> object: ...
+def _torch_memory() -> dict[int, int]: ...

@@ -30,6 +30,9 @@ def run(options: argparse.Namespace) -> int:
     """Prints the facts; gives 0 where the program can run here, else 3."""
     program = arenite.Runtime.get().load_program(options.file, data_path=options.data or None)
     facts = program.inspect(options.method, tensors=options.tensors)
+    for name, method in facts["methods"].items():
+        # Without its data files a method cannot be measured whole.
+        method["needs"] = {} if method["missing_data"] else program.memory_report(name).to_dict()["needs"]
     if options.json:
         print(json.dumps(facts, indent=1))
     else:
@@ -49,6 +52,9 @@ def lines(facts: Mapping[str, Any]) -> Iterator[str]:
                 yield f"  {role[:-1]:6} {index}  {describe(value)}"
         for arena in method["arenas"]:
             yield f"  arena {arena['index']}   {arena['bytes']} bytes in {arena['space']}"
+        for space, stages in method["needs"].items():
+            parts = ", ".join(f"{stage} {size}" for stage, size in stages.items())
+            yield f"  needs    {sum(stages.values())} bytes in {space}: {parts}"
         for state in method["state"]:
             start = "initial values in the file" if state["initial"] else "starts as zeros"
             shared = f", shared with {', '.join(state['shared_with'])}" if state["shared_with"] else ""

@@ -23,8 +23,8 @@ FILLS: Mapping[str, Callable[..., Any]] = {
 UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this verb."""
+def program_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments that say what to run, on what, out of which memory."""
     parser.add_argument("file", metavar="FILE", help="a program (.pte)")
     parser.add_argument("--method", metavar="M", help="the method; the only one or 'forward' unless given")
     parser.add_argument(
@@ -36,9 +36,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "int:3, float:0.5, bool:true, str:text or none; once per input, in order",
     )
     parser.add_argument("--data", metavar="FILE", nargs="+", action="extend", default=[], help="data files (.ptd)")
-    parser.add_argument("--out", metavar="DIR", help="write each output as DIR/outN.npy")
     parser.add_argument("--arena", metavar="A=B", action="append", default=[], help="remap a space: cuda:0=host")
     parser.add_argument("--limit", metavar="A=N", action="append", default=[], help="limit a space: host=1GiB")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of this verb."""
+    program_arguments(parser)
+    parser.add_argument("--out", metavar="DIR", help="write each output as DIR/outN.npy")
     parser.add_argument("--compare", metavar="WANT", help="compare with out0, out1, … of this .npz")
     parser.add_argument("--tol", type=float, default=1e-5, help="the largest difference allowed (1e-5)")
 
@@ -64,7 +69,7 @@ def default_method(program: arenite.Program) -> str:
         return next(iter(names))
     if "forward" in names:
         return "forward"
-    raise SystemExit(f"arenite run: --method is one of {', '.join(sorted(names))}")
+    raise SystemExit(f"arenite: --method is one of {', '.join(sorted(names))}")
 
 
 def arena_set(options: argparse.Namespace) -> arenite.ArenaSet | None:
@@ -81,7 +86,7 @@ def arena_set(options: argparse.Namespace) -> arenite.ArenaSet | None:
         elif name == "cuda":
             devices.append(arenite.Cuda(int(index or 0), limit=count(number)))
         else:
-            raise SystemExit(f"arenite run: --limit {space}: host and cuda:N can be limited")
+            raise SystemExit(f"arenite: --limit {space}: host and cuda:N can be limited")
     return arenite.ArenaSet(host=host, cuda=devices or None, remap=remap)
 
 
@@ -89,7 +94,7 @@ def pair(text: str) -> tuple[str, str]:
     """``a=b`` as two."""
     left, equals, right = text.partition("=")
     if not equals or not left or not right:
-        raise SystemExit(f"arenite run: {text!r} is not of the form SPACE=VALUE")
+        raise SystemExit(f"arenite: {text!r} is not of the form SPACE=VALUE")
     return left, right
 
 
@@ -97,7 +102,7 @@ def count(text: str) -> int:
     """A number of bytes: ``65536`` or ``1GiB``."""
     match = re.fullmatch(r"(\d+)\s*(B|KiB|MiB|GiB|TiB|)", text)
     if not match:
-        raise SystemExit(f"arenite run: {text!r} is no size; write 65536, 64KiB, 1GiB")
+        raise SystemExit(f"arenite: {text!r} is no size; write 65536, 64KiB, 1GiB")
     return int(match[1]) * UNITS[match[2]]
 
 
@@ -124,7 +129,7 @@ def read(text: str) -> Any:
                 return archive[member]
         return np.load(text)
     except (ValueError, KeyError, TypeError) as error:
-        raise SystemExit(f"arenite run: --input {text}: {error}") from error
+        raise SystemExit(f"arenite: --input {text}: {error}") from error
 
 
 def dims(text: str) -> tuple[int, ...]:
@@ -160,10 +165,11 @@ def describe(output: Any) -> str:
 
 
 def write(folder: pathlib.Path, outputs: list[Any]) -> None:
-    """Writes each output as a .npy file."""
+    """Writes each output as a .npy file; kinds that such files have no name for (bfloat16) as float32, exactly."""
     folder.mkdir(parents=True, exist_ok=True)
     for index, output in enumerate(outputs):
-        np.save(folder / f"out{index}.npy", np.asarray(output))
+        array = np.asarray(output)
+        np.save(folder / f"out{index}.npy", array.astype(np.float32) if array.dtype.kind == "V" else array)
 
 
 def compare(options: argparse.Namespace, name: str, outputs: list[Any]) -> int:
@@ -188,8 +194,13 @@ def compare(options: argparse.Namespace, name: str, outputs: list[Any]) -> int:
 
 
 def difference(got: Any, want: Any) -> float:
-    """The largest absolute difference; equal NaNs and infinities count as 0."""
-    got, want = np.asarray(got, dtype=np.float64), np.asarray(want, dtype=np.float64)
+    """The largest absolute difference; equal NaNs and infinities count as 0. Integers are compared as such."""
+    if got.dtype.kind in "biu" and want.dtype.kind in "biu":
+        differ = got != want
+        pairs = zip(got[differ].tolist(), want[differ].tolist(), strict=True)
+        return float(max((abs(int(a) - int(b)) for a, b in pairs), default=0))
+    kind = np.complex128 if "c" in (got.dtype.kind, want.dtype.kind) else np.float64
+    got, want = got.astype(kind), want.astype(kind)
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     with np.errstate(invalid="ignore"):
         gap = np.where(same, 0.0, np.abs(got - want))

@@ -3,14 +3,16 @@
 //! Deliberately absent: allocation from Python. An arena set is given to `load_method`, which takes from it.
 
 use crate::error::{self, Class, Facts};
+use crate::own_space::{OwnSpace, is_provider};
 use crate::report::SetReport;
 use crate::spaces;
-use arenite::exec::{ArenaRow, LoadOptions, Share};
-use arenite::{ArenaSet as Set, SpaceId};
+use arenite::exec::{ArenaRow, LoadOptions, Share, SharedScratch};
+use arenite::space::cuda;
+use arenite::{ArenaSet as Set, ArenaSetBuilder, Meter, SpaceId};
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyInt, PyMapping, PyString};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -22,6 +24,11 @@ pub(crate) struct Handle {
     named: bool,
 }
 
+/// The most spaces that a set is made of.
+const DEVICES_MAX: usize = 64;
+/// ExecuTorch's `MemoryAllocationFailed`.
+pub(crate) const MEMORY_ALLOCATION_FAILED: u32 = 0x21;
+
 static SETS: Mutex<Vec<Weak<Handle>>> = Mutex::new(Vec::new());
 
 impl Handle {
@@ -29,6 +36,7 @@ impl Handle {
         let mut options = base().clone();
         options.arenas = set;
         options.share = share;
+        options.scratch = SharedScratch::default();
         let handle = Arc::new(Self { options, named });
         let mut sets = SETS.lock();
         sets.retain(|known| known.strong_count() > 0);
@@ -39,7 +47,7 @@ impl Handle {
     /// The set of those who name none: host memory without a limit.
     pub(crate) fn default_set() -> &'static Arc<Self> {
         static DEFAULT: OnceLock<Arc<Handle>> = OnceLock::new();
-        DEFAULT.get_or_init(|| Self::new(Set::machine().build(), Share::default(), true))
+        DEFAULT.get_or_init(|| Self::new(machine().build(), Share::default(), true))
     }
 
     /// Whether a caller can come back to it without keeping it.
@@ -48,10 +56,52 @@ impl Handle {
     }
 }
 
+/// What all sets of this process take together.
+fn meter() -> &'static Meter {
+    static METER: OnceLock<Meter> = OnceLock::new();
+    METER.get_or_init(Meter::default)
+}
+
+/// The builder of a set with everything this machine has, counted with all others.
+fn machine() -> ArenaSetBuilder {
+    Set::machine().meter(meter().clone())
+}
+
 /// Built-in kernels and delegates, made once.
 fn base() -> &'static LoadOptions {
     static BASE: OnceLock<LoadOptions> = OnceLock::new();
     BASE.get_or_init(LoadOptions::default)
+}
+
+/// A number of bytes that the caller gave.
+pub(crate) fn size(bytes: &Bound<'_, PyAny>) -> PyResult<usize> {
+    whole(bytes, "a number of bytes", usize::MAX)
+}
+
+/// A limit in bytes that the caller gave, or none.
+pub(crate) fn limit(bytes: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    if bytes.is_none() { Ok(None) } else { size(bytes).map(Some) }
+}
+
+/// The ordinal of a device.
+fn ordinal(index: &Bound<'_, PyAny>) -> PyResult<u16> {
+    whole(index, "a device index", u16::MAX)
+}
+
+/// A whole number in range.
+fn whole<'py, T>(number: &Bound<'py, PyAny>, what: &str, most: T) -> PyResult<T>
+where
+    T: core::fmt::Display + for<'a> FromPyObject<'a, 'py>,
+{
+    number.extract().map_err(|_| {
+        let shown = number.repr().map_or_else(|_| "?".into(), |text| text.to_string());
+        let text = format!("{what} is an int from 0 to {most}, got {shown}");
+        if number.is_instance_of::<PyInt>() {
+            PyValueError::new_err(text)
+        } else {
+            PyTypeError::new_err(text)
+        }
+    })
 }
 
 /// Ordinary host memory.
@@ -66,7 +116,7 @@ pub(crate) struct Host {
 impl Host {
     #[new]
     #[pyo3(signature = (*, limit=None))]
-    fn new(limit: Option<usize>) -> Self {
+    fn new(#[pyo3(from_py_with = limit)] limit: Option<usize>) -> Self {
         Self { limit }
     }
 
@@ -93,7 +143,7 @@ pub(crate) struct Pinned {
 impl Pinned {
     #[new]
     #[pyo3(signature = (*, limit=None))]
-    fn new(limit: Option<usize>) -> Self {
+    fn new(#[pyo3(from_py_with = limit)] limit: Option<usize>) -> Self {
         Self { limit }
     }
 
@@ -108,7 +158,8 @@ impl Pinned {
     }
 }
 
-/// Memory of one CUDA device.
+/// Memory of one CUDA device, from the driver or from `pool`: an object with alloc(bytes, align) -> address and
+/// free(address, bytes) in memory of that device.
 #[pyclass(frozen, name = "Cuda", module = "arenite")]
 pub(crate) struct Cuda {
     /// The ordinal of the device.
@@ -117,17 +168,21 @@ pub(crate) struct Cuda {
     /// The most bytes to take.
     #[pyo3(get)]
     limit: Option<usize>,
+    /// What hands out the memory; None for the driver.
+    #[pyo3(get)]
+    pool: Option<Py<PyAny>>,
 }
 
 #[pymethods]
 impl Cuda {
     #[new]
     #[pyo3(signature = (index=0, limit=None, pool=None))]
-    fn new(index: u16, limit: Option<usize>, pool: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        match pool {
-            None => Ok(Self { index, limit }),
-            Some(_) => Err(PyValueError::new_err("pool: allocators of other libraries cannot be used yet")),
-        }
+    fn new(
+        #[pyo3(from_py_with = ordinal)] index: u16,
+        #[pyo3(from_py_with = limit)] limit: Option<usize>,
+        pool: Option<Py<PyAny>>,
+    ) -> Self {
+        Self { index, limit, pool }
     }
 
     /// Its name in plans: ``cuda:0``.
@@ -177,7 +232,12 @@ impl Arena {
 impl Arena {
     #[new]
     #[pyo3(signature = (space, bytes, *, limit=None, align=64))]
-    fn new(space: &Bound<'_, PyAny>, bytes: usize, limit: Option<usize>, align: usize) -> PyResult<Self> {
+    fn new(
+        space: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = size)] bytes: usize,
+        #[pyo3(from_py_with = limit)] limit: Option<usize>,
+        #[pyo3(from_py_with = size)] align: usize,
+    ) -> PyResult<Self> {
         if !align.is_power_of_two() {
             return Err(PyValueError::new_err(format!("align is a power of two, got {align}")));
         }
@@ -196,8 +256,24 @@ impl Arena {
     }
 }
 
+/// The space whose memory a Python object hands out, where an argument names one.
+fn own_space(space: &Bound<'_, PyAny>) -> PyResult<Option<OwnSpace>> {
+    if let Ok(cuda) = space.cast::<Cuda>() {
+        let Some(pool) = &cuda.get().pool else { return Ok(None) };
+        let id = SpaceId::cuda(cuda.get().index);
+        let device = cuda::open(id).map_err(|reason| missing(space.py(), id, &reason))?;
+        return OwnSpace::new(id, pool.bind(space.py()), Some(device)).map(Some);
+    }
+    let own =
+        [space.is_instance_of::<Host>(), space.is_instance_of::<Pinned>(), space.is_instance_of::<Arena>()];
+    if own.contains(&true) || !is_provider(space) {
+        return Ok(None);
+    }
+    OwnSpace::new(SpaceId::HOST, space, None).map(Some)
+}
+
 /// The space that an argument names, and its limit.
-fn space_of(space: &Bound<'_, PyAny>) -> PyResult<(SpaceId, Option<usize>)> {
+pub(crate) fn space_of(space: &Bound<'_, PyAny>) -> PyResult<(SpaceId, Option<usize>)> {
     if let Ok(host) = space.cast::<Host>() {
         return Ok((SpaceId::HOST, host.get().limit));
     }
@@ -209,6 +285,9 @@ fn space_of(space: &Bound<'_, PyAny>) -> PyResult<(SpaceId, Option<usize>)> {
     }
     if let Ok(arena) = space.cast::<Arena>() {
         return Ok((arena.get().id, arena.get().limit));
+    }
+    if is_provider(space) {
+        return Ok((SpaceId::HOST, None));
     }
     match space.extract::<String>() {
         Ok(name) => parse(&name).map(|id| (id, None)),
@@ -226,10 +305,12 @@ fn parse(name: &str) -> PyResult<SpaceId> {
 /// Where methods take their memory from: one pool of arenas per space.
 ///
 /// Args:
-///     host: Host(limit=…) or an Arena that is held ready; plain host memory unless given.
+///     host: Host(limit=…), an Arena that is held ready, or an object with alloc(bytes, align) -> address and
+///         free(address, bytes) that hands out host memory; plain host memory unless given.
 ///     cuda: Cuda(index, limit=…), or a list of them; every device that is there unless given.
 ///     staging: "pageable" or "pinned" memory for copies to devices.
-///     share: "state" lets methods of a program share named state as their file plans it; "none" nothing.
+///     share: "state" lets methods of a program share named state as their file plans it; "scratch" also lends
+///         what a run needs only while it runs to all methods of the set by turns; "none" nothing.
 ///     remap: spaces to use instead of those in plans, as {"cuda:0": "host"}.
 #[pyclass(frozen, weakref, name = "ArenaSet", module = "arenite")]
 pub(crate) struct ArenaSet {
@@ -246,21 +327,32 @@ impl ArenaSet {
         cuda: Option<&Bound<'_, PyAny>>,
         staging: &str,
         share: &str,
-        remap: Option<BTreeMap<String, String>>,
+        remap: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let mut wanted: Vec<Bound<'_, PyAny>> = host.into_iter().cloned().collect();
         if let Some(cuda) = cuda {
             match cuda.try_iter() {
-                Ok(items) => wanted.extend(items.collect::<PyResult<Vec<_>>>()?),
-                Err(_) => wanted.push(cuda.clone()),
+                Ok(items) if !cuda.is_instance_of::<PyString>() => {
+                    // One more than there can be is enough to refuse.
+                    wanted.extend(items.take(DEVICES_MAX + 1).collect::<PyResult<Vec<_>>>()?);
+                    if wanted.len() > DEVICES_MAX {
+                        return Err(PyValueError::new_err(format!("cuda has more than {DEVICES_MAX} items")));
+                    }
+                }
+                _ => wanted.push(cuda.clone()),
             }
         }
         let share = match share {
             "state" => Share::State,
+            "scratch" => Share::Scratch,
             "none" => Share::Nothing,
-            other => return Err(PyValueError::new_err(format!("share is 'state' or 'none', got {other:?}"))),
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "share is 'state', 'scratch' or 'none', got {other:?}"
+                )));
+            }
         };
-        let mut builder = Set::machine();
+        let mut builder = machine();
         match staging {
             "pageable" => {}
             "pinned" => {
@@ -283,19 +375,25 @@ impl ArenaSet {
             if let Some(limit) = limit {
                 builder = builder.limit(id, limit);
             }
+            if let Some(own) = own_space(space)? {
+                // What it hands out goes back as soon as nobody holds it.
+                builder = builder.space(Arc::new(own)).keep(id, 0);
+            }
             if let Ok(arena) = space.cast::<Arena>() {
                 builder = builder.keep(id, arena.get().bytes.max(256 << 20));
                 ready.push((id, arena.get().bytes));
             }
         }
-        for (from, to) in remap.unwrap_or_default() {
+        for (from, to) in remap.filter(|remap| !remap.is_none()).map_or(Ok(BTreeMap::new()), names)? {
             builder = builder.remap(parse(&from)?, parse(&to)?);
         }
         let set = builder.build();
         for (id, bytes) in ready {
             // Taken and given back, an arena keeps its memory for the next taker.
             set.take(id, bytes, "held ready").map_err(|failure| {
-                error::new(py, Class::ArenaMemoryError, &failure.to_string(), Facts::default())
+                let details = vec![("space", id.to_string()), ("needed_bytes", bytes.to_string())];
+                let facts = Facts { code: MEMORY_ALLOCATION_FAILED, method: None, details };
+                error::new(py, Class::ArenaMemoryError, &failure.to_string(), facts)
             })?;
         }
         Ok(Self { handle: Handle::new(set, share, false) })
@@ -336,9 +434,19 @@ impl ArenaSet {
     }
 }
 
-fn missing(py: Python<'_>, id: SpaceId, reason: &str) -> PyErr {
+pub(crate) fn missing(py: Python<'_>, id: SpaceId, reason: &str) -> PyErr {
     let facts = Facts { code: 0x20, method: None, details: vec![("space", id.to_string())] };
     error::new(py, Class::MemorySpaceError, &format!("{id} is not there: {reason}"), facts)
+}
+
+/// A mapping of names of spaces.
+fn names(remap: &Bound<'_, PyAny>) -> PyResult<BTreeMap<String, String>> {
+    let wrong = || {
+        let got = crate::input::type_name(remap);
+        PyTypeError::new_err(format!("spaces are remapped by a mapping like {{'cuda:0': 'host'}}, got {got}"))
+    };
+    let items = remap.cast::<PyMapping>().map_err(|_| wrong())?.items()?;
+    items.extract::<Vec<(String, String)>>().map(|items| items.into_iter().collect()).map_err(|_| wrong())
 }
 
 /// The set that an `arenas=` argument means: a set, a remapping, or nothing.
@@ -349,15 +457,7 @@ pub(crate) fn handle_of(arenas: Option<&Bound<'_, PyAny>>) -> PyResult<Arc<Handl
     if let Ok(set) = arenas.cast::<ArenaSet>() {
         return Ok(Arc::clone(&set.get().handle));
     }
-    let remap: BTreeMap<String, String> = arenas.cast::<PyDict>().ok().map_or_else(
-        || {
-            let got = crate::input::type_name(arenas);
-            Err(PyTypeError::new_err(format!(
-                "arenas is an ArenaSet or a dict like {{'cuda:0': 'host'}}, got {got}"
-            )))
-        },
-        |dict| dict.extract(),
-    )?;
+    let remap = names(arenas)?;
     remapped(remap)
 }
 
@@ -372,7 +472,7 @@ fn remapped(remap: BTreeMap<String, String>) -> PyResult<Arc<Handle>> {
     if let Some(handle) = found.and_then(|(_, handle)| handle.upgrade()) {
         return Ok(handle);
     }
-    let mut builder = Set::machine();
+    let mut builder = machine();
     for (from, to) in &remap {
         builder = builder.remap(parse(from)?, parse(to)?);
     }
@@ -384,28 +484,24 @@ fn remapped(remap: BTreeMap<String, String>) -> PyResult<Arc<Handle>> {
 /// What all arena sets of this process hold, by space.
 ///
 /// Returns:
-///     {space: {"current_bytes", "peak_bytes", "limit", "live_arenas"}}; sums over sets, limit None where one
-///     has none.
+///     {space: {"current_bytes", "peak_bytes", "limit", "live_arenas"}}: the peak is of all sets together, also
+///     of sets that are gone; the limit is the sum of theirs, None where one has none.
 #[pyfunction]
 pub(crate) fn memory_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let mut sums: BTreeMap<String, (usize, usize, Option<usize>, usize)> = BTreeMap::new();
-    for handle in live() {
-        for space in handle.options.arenas.report().spaces {
-            let sum = sums.entry(space.id.to_string()).or_insert((0, 0, Some(0), 0));
-            sum.0 += space.current_bytes;
-            sum.1 += space.peak_bytes;
-            sum.2 = sum.2.zip(space.limit_bytes).map(|(a, b)| a.saturating_add(b));
-            sum.3 += space.live_arenas;
-        }
-    }
+    let spaces: Vec<_> =
+        live().into_iter().flat_map(|handle| handle.options.arenas.report().spaces).collect();
     let stats = PyDict::new(py);
-    for (name, (current_bytes, peak_bytes, limit, live_arenas)) in sums {
+    for id in meter().spaces() {
+        let of_space = || spaces.iter().filter(|space| space.id == id);
+        let sum = |a: usize, b: usize| a.saturating_add(b);
+        let limit = of_space().map(|space| space.limit_bytes).reduce(|a, b| a.zip(b).map(|(a, b)| sum(a, b)));
+        let usage = meter().usage(id);
         let space = PyDict::new(py);
-        space.set_item("current_bytes", current_bytes)?;
-        space.set_item("peak_bytes", peak_bytes)?;
-        space.set_item("limit", limit)?;
-        space.set_item("live_arenas", live_arenas)?;
-        stats.set_item(name, space)?;
+        space.set_item("current_bytes", usage.current_bytes)?;
+        space.set_item("peak_bytes", usage.peak_bytes)?;
+        space.set_item("limit", limit.flatten())?;
+        space.set_item("live_arenas", of_space().map(|space| space.live_arenas).sum::<usize>())?;
+        stats.set_item(id.to_string(), space)?;
     }
     Ok(stats)
 }
@@ -413,6 +509,7 @@ pub(crate) fn memory_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 /// Starts every peak anew from what is taken now.
 #[pyfunction]
 pub(crate) fn reset_peak() {
+    meter().reset_peak();
     for handle in live() {
         handle.options.arenas.reset_peak();
     }

@@ -5,8 +5,8 @@
 //! Exported ─► capsule; whoever renames it to "used_…" owns it, else the capsule's destructor frees it
 //! ```
 //!
-//! Deliberately absent: streams. Host memory needs none; device producers synchronise with the default
-//! stream, as the protocol says for consumers that name no stream.
+//! Device producers are told the stream that the tensor is used on, and order it themselves; what is given is
+//! ordered here. Deliberately absent: waiting. Only the device does.
 //!
 //! # Source
 //! `dlpack.h` 1.1, and the array API standard's `__dlpack__`.
@@ -163,6 +163,9 @@ enum Owner {
     Versioned(*mut ManagedVersioned),
 }
 
+// SAFETY: DLPack lets a deleter run on any thread; the elements are reached through `unsafe` that argues for itself.
+unsafe impl Send for Foreign {}
+
 impl Drop for Owner {
     fn drop(&mut self) {
         match *self {
@@ -184,14 +187,44 @@ impl Drop for Owner {
     }
 }
 
-/// Asks `object` for its tensor.
+/// The space of an object with `__dlpack_device__`; the host where that says nothing.
+fn space_of_object(object: &Bound<'_, PyAny>) -> SpaceId {
+    let pair = object.call_method0("__dlpack_device__").and_then(|pair| pair.extract::<(i32, i32)>());
+    pair.ok().and_then(|(kind, index)| space_of(Device { kind, index })).unwrap_or(SpaceId::HOST)
+}
+
+/// A stream as DLPack spells it: the default one is 1.
+fn spell_stream(stream: usize) -> usize {
+    stream.max(1)
+}
+
+/// The stream that a consumer means by `stream=`; `None` where it wants no ordering.
+///
+/// # Errors
+/// `TypeError` for what is no int.
+pub(crate) fn consumer_stream(stream: Option<&Bound<'_, PyAny>>) -> PyResult<Option<usize>> {
+    match stream {
+        // Consumers that name none are on the default stream.
+        None => Ok(Some(0)),
+        Some(stream) => Ok(usize::try_from(stream.extract::<i64>()?).ok()),
+    }
+}
+
+/// Asks `object` for its tensor, ready for work on the stream that `stream` gives for its device.
 ///
 /// # Errors
 /// What `__dlpack__` raised; `BufferError` for tensors that no program can hold.
-pub(crate) fn take(object: &Bound<'_, PyAny>) -> PyResult<Foreign> {
+pub(crate) fn take(
+    object: &Bound<'_, PyAny>,
+    stream: &dyn Fn(SpaceId) -> Option<usize>,
+) -> PyResult<Foreign> {
     let py = object.py();
     let options = PyDict::new(py);
     options.set_item("max_version", (VERSION.major, VERSION.minor))?;
+    let space = space_of_object(object);
+    if let Some(stream) = Some(space).filter(|space| !space.is_host()).and_then(stream) {
+        options.set_item("stream", spell_stream(stream))?;
+    }
     let capsule = match object.call_method("__dlpack__", (), Some(&options)) {
         // Producers older than DLPack 1.0 take no version.
         Err(error) if error.is_instance_of::<PyTypeError>(py) => object.call_method0("__dlpack__")?,

@@ -8,6 +8,7 @@
 //!
 //! Deliberately absent: wording. A Rust error prints its own sentence; here it only finds its class.
 
+use crate::own_space;
 use arenite::exec::{ErrorKind, ExecError, LoadError};
 use arenite::program::ProgramError;
 use pyo3::PyTypeInfo;
@@ -211,14 +212,16 @@ fn build(py: Python<'_>, class: Class, text: &str, facts: Facts<'_>) -> PyResult
 /// ExecuTorch's `InvalidArgument`.
 pub(crate) const INVALID_ARGUMENT: u32 = 0x12;
 
-/// An [`Class::InputError`] about input `index` of `method`.
-pub(crate) fn input(py: Python<'_>, method: &str, index: usize, problem: &str) -> PyErr {
-    let facts = Facts {
-        code: INVALID_ARGUMENT,
-        method: Some(method),
-        details: vec![("input", index.to_string()), ("problem", problem.to_owned())],
-    };
-    new(py, Class::InputError, &format!("{method}, input {index}: {problem}"), facts)
+/// An [`Class::InputError`] about a value given to `method`: its role, as `input`, and its name or index.
+pub(crate) fn input(
+    py: Python<'_>,
+    method: &str,
+    (role, name): (&'static str, &str),
+    problem: &str,
+) -> PyErr {
+    let details = vec![(role, name.to_owned()), ("problem", problem.to_owned())];
+    let facts = Facts { code: INVALID_ARGUMENT, method: Some(method), details };
+    new(py, Class::InputError, &format!("{method}, {role} {name}: {problem}"), facts)
 }
 
 /// The error of the operating system about `path`, as `open` in Python gives it.
@@ -292,7 +295,7 @@ pub(crate) fn load(py: Python<'_>, error: &LoadError) -> PyErr {
         other => other.method(),
     };
     let facts = Facts { code: error.code().number(), method, details };
-    new(py, Class::of(error.kind()), &error.to_string(), facts)
+    own_space::explain(py, new(py, Class::of(error.kind()), &error.to_string(), facts))
 }
 
 /// A run that failed as an exception.
@@ -313,5 +316,5 @@ pub(crate) fn exec(py: Python<'_>, error: &ExecError) -> PyErr {
         _ => Vec::new(),
     };
     let facts = Facts { code: error.code().number(), method: Some(error.method()), details };
-    new(py, Class::of(error.kind()), &error.to_string(), facts)
+    own_space::explain(py, new(py, Class::of(error.kind()), &error.to_string(), facts))
 }

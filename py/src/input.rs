@@ -14,11 +14,14 @@ use crate::error::{self, Class, Facts, INVALID_ARGUMENT};
 use crate::ndarray::{self, Refused, View};
 use crate::tensor::Tensor;
 use arenite::SpaceId;
-use arenite::exec::{Input, TensorInput};
+use arenite::exec::{DeviceTensor, ExecError, Input, TensorInput};
+use arenite::space::QueueError;
+use arenite::tensor::Dims;
 use numpy::PyUntypedArray;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyIterator, PyList, PySequence, PyString, PyTuple};
+use std::sync::Arc;
 
 /// One input, with whatever keeps its elements in place.
 pub(crate) enum Arg<'py> {
@@ -36,13 +39,28 @@ pub(crate) enum Arg<'py> {
     Array(View, #[expect(dead_code, reason = "keeps the elements in place")] Bound<'py, PyAny>),
     /// A tensor of another framework.
     Foreign(Foreign),
+    /// A tensor of ours on a device.
+    Device(Arc<DeviceTensor>, Dims<isize>),
 }
 
 /// The inputs of one run.
 pub(crate) struct Args<'py> {
     items: Vec<Arg<'py>>,
-    /// Whether a tensor of PyTorch is among them.
+    /// What was seen among them.
+    pub(crate) seen: Seen,
+}
+
+/// What was seen among inputs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    /// A tensor of PyTorch.
     pub(crate) torch: bool,
+    /// A tensor on a device.
+    pub(crate) device: bool,
+    /// PyTorch's current stream, where a tensor is ready on that alone.
+    pub(crate) torch_stream: Option<usize>,
+    /// A device tensor whose producer does not order its memory by PyTorch's current stream.
+    pub(crate) foreign: bool,
 }
 
 /// What a method takes, for messages and for scalars of NumPy.
@@ -55,6 +73,19 @@ pub(crate) trait Expectation {
     fn describe(&self, index: usize) -> String;
     /// How many inputs.
     fn len(&self) -> usize;
+    /// What messages call input `index`: its role, and its name or index.
+    fn place(&self, index: usize) -> (&'static str, String) {
+        ("input", index.to_string())
+    }
+    /// The stream that device tensors of a space are used on, unless PyTorch's current one serves.
+    fn stream(&self, space: SpaceId) -> Option<usize> {
+        let _ = space;
+        None
+    }
+    /// Whether the caller named that stream.
+    fn names_stream(&self) -> bool {
+        false
+    }
 }
 
 impl<'py> Args<'py> {
@@ -63,17 +94,31 @@ impl<'py> Args<'py> {
     /// # Errors
     /// `InputError` for what is no sequence, and for items that are no input of any method.
     pub(crate) fn collect(inputs: &Bound<'py, PyAny>, expected: &impl Expectation) -> PyResult<Self> {
-        let mut args = Self { items: Vec::with_capacity(expected.len()), torch: false };
+        let mut args = Self { items: Vec::with_capacity(expected.len()), seen: Seen::default() };
+        let too_many = |got: usize| {
+            let (method, expected) = (expected.method().to_owned(), expected.len());
+            error::exec(inputs.py(), &ExecError::InputCount { method, expected, got })
+        };
         if let Ok(list) = inputs.cast_exact::<PyList>() {
+            if list.len() > expected.len() {
+                return Err(too_many(list.len()));
+            }
             for item in list {
                 args.push(item, expected)?;
             }
         } else if let Ok(tuple) = inputs.cast_exact::<PyTuple>() {
+            if tuple.len() > expected.len() {
+                return Err(too_many(tuple.len()));
+            }
             for item in tuple {
                 args.push(item, expected)?;
             }
         } else {
             for item in sequence(inputs, expected)? {
+                if args.items.len() == expected.len() {
+                    // It may have no end.
+                    return Err(too_many(inputs.len().unwrap_or(0).max(expected.len() + 1)));
+                }
                 args.push(item?, expected)?;
             }
         }
@@ -82,9 +127,27 @@ impl<'py> Args<'py> {
 
     fn push(&mut self, item: Bound<'py, PyAny>, expected: &impl Expectation) -> PyResult<()> {
         let index = self.items.len();
-        let arg = take(item, index, expected, &mut self.torch)?;
+        let arg = take(item, index, expected, &mut self.seen)?;
         self.items.push(arg);
         Ok(())
+    }
+
+    /// Lets a stream wait for device tensors of ours.
+    ///
+    /// # Safety
+    /// * `stream` is a live stream of the tensors' device, or 0.
+    pub(crate) unsafe fn order(&self, stream: usize) -> Result<(), QueueError> {
+        self.items.iter().try_for_each(|item| match item {
+            // SAFETY: by the caller.
+            Arg::Device(tensor, _) => unsafe { tensor.order(stream) },
+            _ => Ok(()),
+        })
+    }
+
+    /// The tensors of other frameworks, which keep their memory as long as they live.
+    pub(crate) fn into_foreign(self) -> Vec<Foreign> {
+        let foreign = |item| if let Arg::Foreign(foreign) = item { Some(foreign) } else { None };
+        self.items.into_iter().filter_map(foreign).collect()
     }
 
     /// Calls `run` with the inputs as a method takes them.
@@ -125,6 +188,19 @@ impl Arg<'_> {
                         &view.sizes,
                         &view.strides_bytes,
                         SpaceId::HOST,
+                    )
+                })
+            }
+            Self::Device(tensor, strides_bytes) => {
+                // SAFETY: the tensor is kept here, row-major with the strides beside it; whoever runs orders the
+                // stream behind the work that produces it.
+                Input::Tensor(unsafe {
+                    TensorInput::new(
+                        tensor.address().as_ptr(),
+                        tensor.dtype(),
+                        tensor.sizes(),
+                        strides_bytes,
+                        tensor.space(),
                     )
                 })
             }
@@ -174,14 +250,25 @@ pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map_or_else(|_| "an object".into(), |name| name.to_string())
 }
 
+/// Whether an array of a derived class masks some of its elements, which its memory does not tell.
+#[cold]
+fn hides_elements(array: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = array.py();
+    let Some(mask) = array.getattr_opt("mask")? else { return Ok(false) };
+    py.import("numpy")?.call_method1("any", (mask,))?.is_truthy()
+}
+
 /// What `item` is.
 fn take<'py>(
     item: Bound<'py, PyAny>,
     index: usize,
     expected: &impl Expectation,
-    torch: &mut bool,
+    seen: &mut Seen,
 ) -> PyResult<Arg<'py>> {
     if let Ok(array) = item.cast::<PyUntypedArray>() {
+        if item.cast_exact::<PyUntypedArray>().is_err() && hides_elements(&item)? {
+            return Err(refuse(&item, "a masked array. Fill it: x.filled(0)", index, expected));
+        }
         return match ndarray::view(array) {
             Ok(view) => Ok(Arg::Array(view, item)),
             Err(refused) => Err(refuse_array(&item, refused, index, expected)),
@@ -214,6 +301,7 @@ fn take<'py>(
         return Ok(Arg::Text(text.clone()));
     }
     if let Ok(tensor) = item.cast::<Tensor>() {
+        seen.device |= tensor.get().device().is_some();
         return tensor.get().as_arg(item.py(), &item);
     }
     if ndarray::is_scalar(&item) {
@@ -222,9 +310,9 @@ fn take<'py>(
         if ndarray::is_scalar(&number) && number.get_type().is(item.get_type()) {
             return Err(refuse(&item, &type_name(&item), index, expected));
         }
-        return take(number, index, expected, torch);
+        return take(number, index, expected, seen);
     }
-    exchange(&item, index, expected, torch)
+    exchange(&item, index, expected, seen)
 }
 
 /// A tensor of another framework, through DLPack.
@@ -232,17 +320,26 @@ fn exchange<'py>(
     item: &Bound<'py, PyAny>,
     index: usize,
     expected: &impl Expectation,
-    torch: &mut bool,
+    seen: &mut Seen,
 ) -> PyResult<Arg<'py>> {
+    let stream = |space| expected.stream(space);
     let taken = if crate::torch::is_tensor(item) {
-        *torch = true;
-        crate::torch::take(item)
+        seen.torch = true;
+        crate::torch::take(item, &stream, expected.names_stream())
     } else if item.hasattr("__dlpack__").unwrap_or(true) {
-        dlpack::take(item)
+        dlpack::take(item, &stream).map(|foreign| (foreign, None))
     } else {
         return Err(refuse(item, &type_name(item), index, expected));
     };
-    taken.map(Arg::Foreign).map_err(|reason| {
+    let noted = |(foreign, current): (Foreign, Option<usize>)| {
+        if !foreign.space.is_host() {
+            seen.device = true;
+            seen.torch_stream = seen.torch_stream.or(current);
+            seen.foreign |= current.is_none();
+        }
+        Arg::Foreign(foreign)
+    };
+    taken.map(noted).map_err(|reason| {
         // An interrupt or exit is no word about the input.
         if !reason.is_instance_of::<PyException>(item.py()) {
             return reason;
@@ -260,7 +357,8 @@ fn refuse(item: &Bound<'_, PyAny>, got: &str, index: usize, expected: &impl Expe
         "expected {}, got {got}. Pass a NumPy array, a tensor that has __dlpack__, or a Python scalar",
         expected.describe(index)
     );
-    error::input(item.py(), expected.method(), index, &problem)
+    let (role, name) = expected.place(index);
+    error::input(item.py(), expected.method(), (role, &name), &problem)
 }
 
 #[cold]
@@ -276,9 +374,10 @@ fn refuse_array(
             format!("an array in the byte order of another machine ({dtype})"),
             "Convert it: x.astype(x.dtype.newbyteorder('='))",
         ),
-        Refused::Kind => (format!("an array of {dtype}"), "Convert it: x.astype(numpy.float32)"),
+        Refused::Kind => (format!("an array of {dtype}"), "Convert it with x.astype"),
         Refused::Rank => ("an array of more than 16 dimensions".into(), "Reshape it"),
     };
     let problem = format!("expected {}, got {got}. {advice}", expected.describe(index));
-    error::input(array.py(), expected.method(), index, &problem)
+    let (role, name) = expected.place(index);
+    error::input(array.py(), expected.method(), (role, &name), &problem)
 }

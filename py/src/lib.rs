@@ -19,7 +19,10 @@ mod memory;
 mod meta;
 mod method;
 mod ndarray;
+mod numpy_memory;
 mod output;
+mod own_space;
+mod pool;
 mod preallocated;
 mod program;
 mod report;
@@ -28,6 +31,7 @@ mod spaces;
 mod state;
 mod tensor;
 mod torch;
+mod torch_memory;
 
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
@@ -57,7 +61,10 @@ fn _arenite(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<spaces::Space>()?;
     module.add_class::<report::MemoryReport>()?;
     module.add_class::<report::SetReport>()?;
+    module.add_class::<pool::PyPool>()?;
     module.add_function(wrap_pyfunction!(runtime::load, module)?)?;
+    module.setattr("_set_numpy_memory", wrap_pyfunction!(numpy_memory::set_numpy_memory, module)?)?;
+    module.setattr("_torch_memory", wrap_pyfunction!(torch_memory::torch_memory, module)?)?;
     module.add_function(wrap_pyfunction!(arenas::memory_stats, module)?)?;
     module.add_function(wrap_pyfunction!(arenas::reset_peak, module)?)?;
     Ok(())

@@ -42,6 +42,13 @@ impl Memory {
         self.address
     }
 
+    /// The bytes, to read while nobody writes them.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: `len` initialised bytes that live as long as this; a consumer of `address` who writes them now has a
+        // race of their own.
+        unsafe { core::slice::from_raw_parts(self.address, self.len) }
+    }
+
     /// Other bytes with the same values.
     pub(crate) fn duplicate(&self) -> Self {
         let copy = Self::filled(self.len, |bytes| {

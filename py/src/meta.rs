@@ -66,7 +66,9 @@ pub(crate) fn spell(value: &ValueMeta<'_>) -> String {
         ValueMeta::Text(text) => format!("str {text:?}"),
         ValueMeta::Tensor(meta) => {
             let most = if meta.dynamic { "at most " } else { "" };
-            format!("a {} tensor of shape {most}{}", meta.dtype, display_sizes(meta.sizes))
+            let dtype = meta.dtype.to_string();
+            let article = if dtype.starts_with('i') { "an" } else { "a" };
+            format!("{article} {dtype} tensor of shape {most}{}", display_sizes(meta.sizes))
         }
         _ => "None".into(),
     }
@@ -112,7 +114,8 @@ impl MethodMeta {
     }
 
     /// A value that input `index` takes: zeros of its largest shape, or the scalar frozen at export.
-    fn example_input<'py>(&self, py: Python<'py>, index: usize) -> PyResult<Bound<'py, PyAny>> {
+    fn example_input<'py>(&self, py: Python<'py>, index: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let index = at(index, "input")?;
         let plan = self.plan();
         let id = plan.inputs.get(index).ok_or_else(|| {
             PyIndexError::new_err(format!("{} has {} inputs, no input {index}", plan.name, plan.inputs.len()))

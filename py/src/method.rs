@@ -10,8 +10,9 @@
 //! Deliberately absent: checks of inputs, which the executor makes before it touches memory.
 
 use crate::arenas::{Arena, Handle};
+use crate::dlpack::Foreign;
 use crate::error::{self, Class, Facts};
-use crate::input::{Args, Expectation};
+use crate::input::{Args, Expectation, Seen};
 use crate::memory::Memory;
 use crate::meta::{MethodMeta, spell};
 use crate::output::{self, Made};
@@ -20,11 +21,14 @@ use crate::report::MemoryReport;
 use crate::state::State;
 use crate::tensor::Tensor;
 use arenite::SpaceId;
+use arenite::delegate::StateSpec;
 use arenite::exec::{self, Input, Loader, Output};
 use arenite::program::{MethodPlan, Program, Storage};
-use arenite::tensor::{DType, Dims};
+use arenite::space::Mark;
+use arenite::tensor::Dims;
 use arenite::value::Value;
 use parking_lot::Mutex;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyList, PyTuple};
@@ -41,18 +45,28 @@ pub(crate) struct Method {
     index: usize,
     /// Which inputs are tensors.
     tensors: Box<[bool]>,
+    /// The method's own stream on each device.
+    streams: Vec<(SpaceId, usize)>,
+    /// Tensors of other frameworks that device work left behind may still read.
+    held: Mutex<Vec<Held>>,
     /// Keeps the state that methods share, and the arena set for figures.
     _keep: (Arc<Loader>, Arc<Handle>),
     /// How many runs began; borrowed outputs remember theirs.
     runs: AtomicU64,
 }
 
-/// One state of a method.
-pub(crate) struct StateEntry {
-    pub(crate) name: String,
-    pub(crate) dtype: DType,
-    pub(crate) sizes: Dims,
-    pub(crate) space: SpaceId,
+/// Tensors to be kept until a mark is done.
+type Held = (Arc<dyn Mark>, Vec<Foreign>);
+
+/// Between what a run goes on.
+#[derive(Clone, Copy)]
+enum Ends {
+    /// Inputs and outputs pass through host memory.
+    Host,
+    /// They stay on the device, on the method's own stream, which is waited for.
+    Own,
+    /// They stay on the device, on a stream of the caller's or PyTorch's.
+    Stream(usize),
 }
 
 /// Lets a value that stays on this thread into a closure that runs without the interpreter.
@@ -71,7 +85,7 @@ impl<T> OneThread<T> {
 /// What a run gives.
 enum Wanted<'a, 'py> {
     /// Copies, for NumPy or PyTorch.
-    Owned { torch: bool },
+    Owned,
     /// Views, good until the next run.
     Borrowed(&'a Bound<'py, Method>),
     /// Copies into arrays of the caller.
@@ -80,7 +94,10 @@ enum Wanted<'a, 'py> {
 
 impl Method {
     /// Wraps a loaded method.
-    pub(crate) fn new(method: exec::Method, loader: Arc<Loader>, handle: Arc<Handle>) -> Self {
+    pub(crate) fn new(mut method: exec::Method, loader: Arc<Loader>, handle: Arc<Handle>) -> Self {
+        let present: Vec<SpaceId> =
+            method.options().arenas.present().filter(|space| !space.is_host()).collect();
+        let streams = present.into_iter().filter_map(|space| Some((space, method.stream(space)?))).collect();
         let (program, plan) = (method.program(), method.plan());
         let index = program.methods().iter().position(|known| core::ptr::eq(known, plan)).unwrap_or(0);
         let tensors = plan.inputs.iter().map(|&id| matches!(plan.value(id), Value::Tensor(_))).collect();
@@ -88,6 +105,8 @@ impl Method {
             program: Arc::clone(program),
             index,
             tensors,
+            streams,
+            held: Mutex::default(),
             _keep: (loader, handle),
             inner: Mutex::new(method),
             runs: AtomicU64::new(0),
@@ -104,16 +123,8 @@ impl Method {
     }
 
     /// The names, kinds and sizes of all state.
-    pub(crate) fn state_entries(&self, py: Python<'_>) -> Vec<StateEntry> {
-        self.locked(py, |method| {
-            let entry = |(name, tensor): (String, &arenite::tensor::Tensor)| StateEntry {
-                name,
-                dtype: tensor.dtype(),
-                sizes: Dims::new(tensor.sizes()).unwrap_or_else(Dims::empty),
-                space: tensor.space(),
-            };
-            method.state().map(entry).collect()
-        })
+    pub(crate) fn state_specs(&self, py: Python<'_>) -> Vec<StateSpec> {
+        self.locked(py, |method| method.state().collect())
     }
 
     /// A copy of a state of `size_bytes` bytes, row-major.
@@ -131,8 +142,8 @@ impl Method {
             _ => None,
         })?;
         let Some(done) = done else {
-            let text = format!("{}, state {name}: expected a tensor, got {value}", self.plan().name);
-            return Err(error::new(py, Class::InputError, &text, Facts::default()));
+            let problem = format!("expected a tensor, got {}", value.repr()?);
+            return Err(error::input(py, &self.plan().name, ("state", name), &problem));
         };
         done.map_err(|failure| error::exec(py, &failure))
     }
@@ -165,12 +176,62 @@ impl Method {
         }
     }
 
+    /// Where device work goes: to the stream that was named, or PyTorch's current one where that serves.
+    fn ends_of(py: Python<'_>, seen: Seen, named: Option<usize>) -> PyResult<Ends> {
+        match (named, seen.torch_stream) {
+            (Some(stream), _) => Ok(Ends::Stream(stream)),
+            (None, Some(stream)) if !seen.foreign => Ok(Ends::Stream(stream)),
+            (None, Some(_)) => {
+                // Tensors of two frameworks: nobody orders PyTorch's for the method's own stream.
+                py.import("torch")?
+                    .getattr("cuda")?
+                    .call_method0("current_stream")?
+                    .call_method0("synchronize")?;
+                Ok(Ends::Own)
+            }
+            (None, None) => Ok(if seen.device { Ends::Own } else { Ends::Host }),
+        }
+    }
+
+    /// Keeps what device work may still read, and lets go of what it is done with.
+    fn hold(&self, mark: Arc<dyn Mark>, foreign: Vec<Foreign>) {
+        const HELD_MAX: usize = 64;
+        let mut held = self.held.lock();
+        let mut done: Vec<_> = Vec::new();
+        if held.len() >= HELD_MAX {
+            // A failure shows at the next run.
+            drop(held[0].0.synchronize());
+        }
+        while held.first().is_some_and(|(mark, _)| mark.is_done().unwrap_or(true)) {
+            done.push(held.remove(0));
+        }
+        held.push((mark, foreign));
+        drop(held);
+        // Deleters of other frameworks run without the lock.
+        drop(done);
+    }
+
     fn run<'py>(
         &self,
         py: Python<'py>,
-        args: &Args<'py>,
+        args: Args<'py>,
         wanted: &Wanted<'_, 'py>,
+        named: Option<usize>,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let seen = args.seen;
+        let ends = Self::ends_of(py, seen, named)?;
+        let stream = match ends {
+            Ends::Host => None,
+            Ends::Own => self.streams.first().map(|(_, own)| *own),
+            Ends::Stream(stream) => Some(stream),
+        };
+        if let Some(stream) = stream {
+            // SAFETY: a live stream: the caller's by the terms of `stream=`, PyTorch's, or the method's.
+            unsafe { args.order(stream) }.map_err(|failure| {
+                error::new(py, Class::MemorySpaceError, &failure.to_string(), Facts::default())
+            })?;
+        }
+        let mut left = None;
         let made = args.with(|inputs| {
             if let Wanted::Into(targets) = wanted {
                 targets.check_apart(py, self.plan(), inputs)?;
@@ -181,19 +242,34 @@ impl Method {
             let work = OneThread((&mut *method, inputs));
             let done = py.detach(move || {
                 let (method, inputs) = work.take();
-                OneThread(method.execute(inputs))
+                let stream = match ends {
+                    Ends::Host => return OneThread(method.execute(inputs)),
+                    Ends::Own => None,
+                    Ends::Stream(stream) => Some(stream),
+                };
+                // SAFETY: a live stream, as above; device inputs are ordered for it, and kept below where their
+                // memory does not come back in its order.
+                OneThread(unsafe { method.execute_on(stream, inputs) })
             });
             let mut outputs = done.take().map_err(|failure| error::exec(py, &failure))?;
             if let Wanted::Into(targets) = wanted {
                 targets.check_sizes(py, &outputs)?;
             }
             let made = |index| match wanted {
-                Wanted::Owned { torch } => output::collect(py, &mut outputs, index, *torch),
+                Wanted::Owned if !matches!(ends, Ends::Host) => {
+                    output::take(py, &mut outputs, index, seen.torch)
+                }
+                Wanted::Owned => output::collect(py, &mut outputs, index, seen.torch),
                 Wanted::Borrowed(own) => self.borrow(own, &mut outputs, (index, run)),
                 Wanted::Into(targets) => targets.fill(py, &mut outputs, index),
             };
-            (0..self.plan().outputs.len()).map(made).collect::<PyResult<Vec<Made<'py>>>>()
+            let made = (0..self.plan().outputs.len()).map(made).collect::<PyResult<Vec<Made<'py>>>>();
+            left = outputs.mark();
+            made
         })??;
+        if let Some(mark) = left.filter(|_| seen.foreign) {
+            self.hold(mark, args.into_foreign());
+        }
         made.into_iter().map(|made| output::finish(py, made)).collect()
     }
 
@@ -218,17 +294,32 @@ impl Method {
     }
 }
 
-impl Expectation for Method {
+/// A call of a method, and the stream that the caller named.
+struct Call<'a> {
+    method: &'a Method,
+    stream: Option<usize>,
+}
+
+impl Expectation for Call<'_> {
     fn method(&self) -> &str {
-        &self.plan().name
+        &self.method.plan().name
     }
 
     fn is_tensor(&self, index: usize) -> bool {
-        self.tensors.get(index).copied().unwrap_or(false)
+        self.method.tensors.get(index).copied().unwrap_or(false)
+    }
+
+    fn stream(&self, space: SpaceId) -> Option<usize> {
+        let own = || self.method.streams.iter().find(|(known, _)| *known == space).map(|(_, stream)| *stream);
+        self.stream.or_else(own)
+    }
+
+    fn names_stream(&self) -> bool {
+        self.stream.is_some()
     }
 
     fn describe(&self, index: usize) -> String {
-        let plan = self.plan();
+        let plan = self.method.plan();
         plan.inputs.get(index).map_or_else(
             || format!("no more than {} inputs", plan.inputs.len()),
             |&id| spell(&plan.describe(id)),
@@ -236,7 +327,7 @@ impl Expectation for Method {
     }
 
     fn len(&self) -> usize {
-        self.tensors.len()
+        self.method.tensors.len()
     }
 }
 
@@ -259,9 +350,26 @@ impl Expectation for StateTarget<'_> {
         format!("a tensor for state {}", self.name)
     }
 
+    fn place(&self, _index: usize) -> (&'static str, String) {
+        ("state", self.name.to_owned())
+    }
+
     fn len(&self) -> usize {
         1
     }
+}
+
+/// The driver's handle of a stream: an int, or what PyTorch, CuPy or the CUDA stream protocol give.
+fn handle_of_stream(stream: &Bound<'_, PyAny>) -> PyResult<usize> {
+    if let Ok(protocol) = stream.getattr("__cuda_stream__") {
+        return protocol.call0()?.extract::<(i64, usize)>().map(|(_, handle)| handle);
+    }
+    for name in ["cuda_stream", "ptr"] {
+        if let Ok(handle) = stream.getattr(name) {
+            return handle.extract();
+        }
+    }
+    stream.extract()
 }
 
 #[pymethods]
@@ -271,7 +379,9 @@ impl Method {
     /// Args:
     ///     inputs: NumPy arrays of any layout, tensors with ``__dlpack__``, bool, int, float, str, None.
     ///     out: one writable, C-contiguous array per output (or None) that is filled and given back.
-    ///     stream: a CUDA stream that device inputs are ready on; without meaning for host memory.
+    ///     stream: the CUDA stream that device work goes to: a handle, or a stream of PyTorch or CuPy. Where inputs
+    ///         and outputs stay on the device, nothing is waited for. Unless given, tensors of PyTorch are
+    ///         used on its current stream, as by its own operators; others are waited for.
     ///     borrow_outputs: give views that cost no copy; using one after the next run raises StaleOutput.
     ///
     /// Raises:
@@ -285,22 +395,25 @@ impl Method {
         stream: Option<&Bound<'py, PyAny>>,
         borrow_outputs: bool,
     ) -> PyResult<Bound<'py, PyList>> {
-        let _ = stream;
         let (py, own) = (slf.py(), slf.get());
-        let args = Args::collect(inputs, own)?;
+        let stream = stream.filter(|stream| !stream.is_none()).map(handle_of_stream).transpose()?;
+        let args = Args::collect(inputs, &Call { method: own, stream })?;
         let wanted = match out {
+            Some(_) if borrow_outputs => {
+                return Err(PyValueError::new_err("out= and borrow_outputs=True ask for different outputs"));
+            }
             Some(out) => Wanted::Into(Targets::new(out, own.plan())?),
             None if borrow_outputs => Wanted::Borrowed(slf),
-            None => Wanted::Owned { torch: args.torch },
+            None => Wanted::Owned,
         };
-        PyList::new(py, own.run(py, &args, &wanted)?)
+        PyList::new(py, own.run(py, args, &wanted, stream)?)
     }
 
     /// Runs the method; one output is given bare, several as a tuple, none as None.
     #[pyo3(signature = (*inputs))]
     fn __call__<'py>(&self, py: Python<'py>, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
-        let args = Args::collect(inputs.as_any(), self)?;
-        let mut outputs = self.run(py, &args, &Wanted::Owned { torch: args.torch })?;
+        let args = Args::collect(inputs.as_any(), &Call { method: self, stream: None })?;
+        let mut outputs = self.run(py, args, &Wanted::Owned, None)?;
         match outputs.len() {
             0 => Ok(py.None().into_bound(py)),
             1 => Ok(outputs.remove(0)),
@@ -316,7 +429,7 @@ impl Method {
 
     /// The name.
     #[getter]
-    fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.plan().name
     }
 

@@ -21,11 +21,27 @@ pub(crate) enum Made<'py> {
     Object(Bound<'py, PyAny>),
     /// For PyTorch.
     Torch(Tensor),
-    /// For NumPy, in a kind that it lacks.
+    /// For NumPy in a kind that it lacks, or on a device.
     Own(Tensor),
 }
 
-/// Copies output `index`; `torch` says for whom.
+/// Takes output `index` from its device where it is on one; copies it else.
+pub(crate) fn take<'py>(
+    py: Python<'py>,
+    outputs: &mut Outputs<'_>,
+    index: usize,
+    torch: bool,
+) -> PyResult<Made<'py>> {
+    match outputs.take_device(index).map_err(|failure| error::exec(py, &failure))? {
+        Some(tensor) => {
+            let tensor = Tensor::on_device(tensor);
+            Ok(if torch { Made::Torch(tensor) } else { Made::Own(tensor) })
+        }
+        None => collect(py, outputs, index, torch),
+    }
+}
+
+/// Copies output `index` to the host; `torch` says for whom.
 pub(crate) fn collect<'py>(
     py: Python<'py>,
     outputs: &mut Outputs<'_>,

@@ -30,12 +30,14 @@ impl<'py> Targets<'py> {
         let py = out.py();
         let items: Vec<Bound<'py, PyAny>> = match out.try_iter() {
             Ok(items) if !out.is_instance_of::<PyString>() && out.cast::<PyUntypedArray>().is_err() => {
-                items.collect::<PyResult<_>>()?
+                // One more than there can be is enough to refuse.
+                items.take(plan.outputs.len() + 1).collect::<PyResult<_>>()?
             }
             _ => return Err(refuse(py, plan, "expected a list with one array or None per output")),
         };
         if items.len() != plan.outputs.len() {
-            let text = format!("expected {} items, got {}", plan.outputs.len(), items.len());
+            let got = out.len().unwrap_or(items.len());
+            let text = format!("expected {} items, got {got}", plan.outputs.len());
             return Err(refuse(py, plan, &text));
         }
         let mut targets = Vec::with_capacity(items.len());

@@ -9,6 +9,7 @@ use crate::meta::MethodMeta;
 use crate::method::Method;
 use crate::report::MemoryReport;
 use crate::spaces;
+use arenite::delegate::NativeCode;
 use arenite::exec::{self, Loader, Replan};
 use arenite::program::{MethodPlan, Program as File, ProgramOptions};
 use parking_lot::Mutex;
@@ -17,8 +18,12 @@ use pyo3::prelude::*;
 use pyo3::types::{
     PyByteArray, PyBytes, PyDict, PyMemoryView, PySet, PyString, PyWeakrefMethods, PyWeakrefReference,
 };
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// The most data files of a program.
+const DATA_FILES_MAX: usize = 1024;
 
 /// A program: ``load_method("forward")`` makes a method that runs.
 ///
@@ -26,6 +31,8 @@ use std::sync::Arc;
 #[pyclass(frozen, weakref, name = "Program", module = "arenite")]
 pub(crate) struct Program {
     opened: Mutex<Option<Opened>>,
+    /// Which native code in the file may run.
+    native_code: NativeCode,
 }
 
 /// What an open program holds. The lock around it is held for look-ups only, never while Python code runs.
@@ -51,8 +58,10 @@ pub(crate) fn open(
     data: &Bound<'_, PyAny>,
     data_path: Option<&Bound<'_, PyAny>>,
     mmap: bool,
+    native_code: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Program> {
     let py = data.py();
+    let native_code = rule(native_code)?;
     let source = source(data, "data")?;
     let mut extra = Vec::new();
     if let Some(data_path) = data_path.filter(|data_path| !data_path.is_none()) {
@@ -65,6 +74,10 @@ pub(crate) fn open(
         } else {
             let items = data_path.try_iter().map_err(|_| wrong_type(data_path, "data_path"))?;
             for item in items {
+                if extra.len() == DATA_FILES_MAX {
+                    let text = format!("data_path has more than {DATA_FILES_MAX} items");
+                    return Err(PyValueError::new_err(text));
+                }
                 extra.push(self::source(&item?, "data_path")?);
             }
         }
@@ -84,7 +97,45 @@ pub(crate) fn open(
         }
     };
     let file = Arc::new(opened.map_err(|failure| error::program(py, failure))?);
-    Ok(Program { opened: Mutex::new(Some(Opened { file, loaders: Vec::new(), methods: Vec::new() })) })
+    let opened = Opened { file, loaders: Vec::new(), methods: Vec::new() };
+    Ok(Program { opened: Mutex::new(Some(opened)), native_code })
+}
+
+/// Which native code may run: all unless told, none, or that with one of the digests listed.
+fn rule(native_code: Option<&Bound<'_, PyAny>>) -> PyResult<NativeCode> {
+    let wrong = |got: &str| {
+        PyValueError::new_err(format!(
+            "native_code is \"allow\", \"deny\" or a list of SHA-256 digests of 64 hexadecimal digits, got {got}"
+        ))
+    };
+    let Some(native_code) = native_code.filter(|native_code| !native_code.is_none()) else {
+        return Ok(NativeCode::Allowed);
+    };
+    if let Ok(word) = native_code.cast::<PyString>() {
+        return match word.to_str()? {
+            "allow" => Ok(NativeCode::Allowed),
+            "deny" => Ok(NativeCode::Denied),
+            other => Err(wrong(&format!("{other:?}"))),
+        };
+    }
+    let items = native_code.try_iter().map_err(|_| wrong(&crate::input::type_name(native_code)))?;
+    let mut listed = BTreeSet::new();
+    for item in items {
+        let text: String = item?.extract()?;
+        listed.insert(digest(&text).ok_or_else(|| wrong(&format!("{text:?}")))?);
+    }
+    Ok(NativeCode::Only(listed))
+}
+
+fn digest(text: &str) -> Option<[u8; 32]> {
+    let mut digest = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (index, byte) in digest.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
+    }
+    Some(digest)
 }
 
 fn source<'py>(data: &Bound<'py, PyAny>, argument: &str) -> PyResult<Source<'py>> {
@@ -206,7 +257,12 @@ impl Program {
             handle.is_named() || Arc::strong_count(handle) > 1 || Arc::strong_count(loader) > 1
         };
         loaders.retain(used);
-        let loader = Arc::new(Loader::new(file, handle.options.clone()));
+        let mut options = handle.options.clone();
+        if self.native_code != NativeCode::Allowed {
+            let delegates = (*options.delegates).clone();
+            options.delegates = Arc::new(delegates.with_native_code(self.native_code.clone()));
+        }
+        let loader = Arc::new(Loader::new(file, options));
         loaders.push((Arc::clone(handle), Arc::clone(&loader)));
         Ok(loader)
     }

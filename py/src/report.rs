@@ -84,12 +84,24 @@ fn method_dict<'py>(py: Python<'py>, report: &exec::MemoryReport) -> PyResult<Bo
     let spaces = PyDict::new(py);
     for row in &report.spaces {
         let space = PyDict::new(py);
+        space.set_item("planned_bytes", row.planned_bytes)?;
         space.set_item("peak_bytes", row.peak_bytes)?;
         space.set_item("lower_bound_bytes", row.lower_bound_bytes)?;
         space.set_item("file_bytes", row.file_bytes)?;
         spaces.set_item(row.space.to_string(), space)?;
     }
     dict.set_item("spaces", spaces)?;
+    let needs = PyDict::new(py);
+    for need in &report.needs {
+        let space = need.space.to_string();
+        let stages = match needs.get_item(&space)? {
+            Some(stages) => stages.cast_into::<PyDict>()?,
+            None => PyDict::new(py),
+        };
+        stages.set_item(need.stage.to_string(), need.size_bytes)?;
+        needs.set_item(space, stages)?;
+    }
+    dict.set_item("needs", needs)?;
     Ok(dict)
 }
 

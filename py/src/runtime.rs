@@ -41,10 +41,12 @@ impl Runtime {
     ///     mmap: map files rather than read them.
     ///     verify, verification, enable_etdump, debug_buffer_size: taken for `executorch.runtime`'s sake;
     ///         every program is checked in full, and no event trace is kept.
+    ///     native_code: whether code inside the program may run when a method is loaded, with the rights of this
+    ///         process: "allow", "deny", or the SHA-256 digests (hexadecimal) of the code that may.
     ///
     /// Raises:
     ///     ProgramFormatError, UnsupportedProgram, ExternalDataError, FileNotFoundError, TypeError.
-    #[pyo3(signature = (data, *, data_path=None, mmap=true, verify=true, verification=None, enable_etdump=false, debug_buffer_size=0))]
+    #[pyo3(signature = (data, *, data_path=None, mmap=true, verify=true, verification=None, enable_etdump=false, debug_buffer_size=0, native_code=None))]
     #[expect(clippy::too_many_arguments, reason = "the keywords of executorch.runtime")]
     fn load_program(
         &self,
@@ -55,9 +57,10 @@ impl Runtime {
         verification: Option<Verification>,
         enable_etdump: bool,
         debug_buffer_size: usize,
+        native_code: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Program> {
         let _ = (verify, verification, enable_etdump, debug_buffer_size);
-        program::open(data, data_path, mmap)
+        program::open(data, data_path, mmap, native_code)
     }
 
     /// The memory spaces that are known, by name, also those that are absent.
@@ -118,11 +121,11 @@ impl BackendRegistry {
 /// Loads one method of a program.
 ///
 /// Args:
-///     data, data_path, mmap: as for ``Runtime.load_program``.
+///     data, data_path, mmap, native_code: as for ``Runtime.load_program``.
 ///     method: the method; unless given, the only one, or ``forward``.
 ///     arenas: as for ``Program.load_method``.
 #[pyfunction]
-#[pyo3(signature = (data, method=None, *, data_path=None, mmap=true, arenas=None))]
+#[pyo3(signature = (data, method=None, *, data_path=None, mmap=true, arenas=None, native_code=None))]
 pub(crate) fn load<'py>(
     py: Python<'py>,
     data: &Bound<'py, PyAny>,
@@ -130,8 +133,9 @@ pub(crate) fn load<'py>(
     data_path: Option<&Bound<'py, PyAny>>,
     mmap: bool,
     arenas: Option<&Bound<'py, PyAny>>,
+    native_code: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, Method>> {
-    let program = program::open(data, data_path, mmap)?;
+    let program = program::open(data, data_path, mmap, native_code)?;
     let name = match method {
         Some(name) => name.to_owned(),
         None => program.default_method(py)?,

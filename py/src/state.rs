@@ -2,13 +2,17 @@
 //!
 //! Deliberately absent: views that write. Assigning copies in, reading copies out, each under the method's lock.
 
-use crate::error::{self, Class, Facts};
+use crate::error;
 use crate::method::Method;
 use crate::tensor::Tensor;
+use arenite::delegate::StateSpec;
+use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyList};
 
 /// The state of a method by name: `method.state["cache"]` reads, assigning writes.
+///
+/// What it gives are views of the state as it is when they are read; `.numpy()` copies, to be assigned later.
 #[pyclass(frozen, mapping, name = "State", module = "arenite")]
 pub(crate) struct State {
     method: Py<Method>,
@@ -20,34 +24,40 @@ impl State {
         Self { method }
     }
 
-    fn find(&self, py: Python<'_>, name: &str) -> Option<Tensor> {
-        let entries = self.method.get().state_entries(py);
-        let entry = entries.into_iter().find(|entry| entry.name == name)?;
-        Some(Tensor::state(self.method.clone_ref(py), &entry.name, entry.dtype, entry.sizes, entry.space))
+    fn find(&self, py: Python<'_>, name: &str) -> PyResult<Tensor> {
+        let mut specs = self.method.get().state_specs(py);
+        if let Some(at) = specs.iter().position(|spec| &*spec.name == name) {
+            return Ok(Tensor::state(self.method.clone_ref(py), specs.swap_remove(at)));
+        }
+        let names: Vec<&str> = specs.iter().map(|spec| &*spec.name).collect();
+        let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let text = format!("{}: no state {name:?}; there is: {there}", self.method.get().name());
+        Err(PyKeyError::new_err(text))
     }
 }
 
 #[pymethods]
 impl State {
     fn __getitem__(&self, py: Python<'_>, name: &str) -> PyResult<Tensor> {
-        self.find(py, name).ok_or_else(|| pyo3::exceptions::PyKeyError::new_err(name.to_owned()))
+        self.find(py, name)
     }
 
     fn __setitem__(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.find(py, name)?;
         self.method.get().write_state(py, name, value)
     }
 
     fn __delitem__(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        let text = format!("state {name} cannot be removed; reset_state() gives it its initial value");
-        Err(error::new(py, Class::InputError, &text, Facts::default()))
+        let problem = "it cannot be removed; reset_state() gives it its initial value";
+        Err(error::input(py, self.method.get().name(), ("state", name), problem))
     }
 
     fn __len__(&self, py: Python<'_>) -> usize {
-        self.method.get().state_entries(py).len()
+        self.method.get().state_specs(py).len()
     }
 
     fn __contains__(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> bool {
-        name.extract::<String>().is_ok_and(|name| self.find(py, &name).is_some())
+        name.extract::<String>().is_ok_and(|name| self.find(py, &name).is_ok())
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
@@ -56,7 +66,7 @@ impl State {
 
     /// The names.
     fn keys(&self, py: Python<'_>) -> Vec<String> {
-        self.method.get().state_entries(py).into_iter().map(|entry| entry.name).collect()
+        self.method.get().state_specs(py).into_iter().map(|spec| spec.name.into()).collect()
     }
 
     /// The tensors.
@@ -66,11 +76,9 @@ impl State {
 
     /// The names with their tensors.
     fn items(&self, py: Python<'_>) -> Vec<(String, Tensor)> {
-        let entries = self.method.get().state_entries(py).into_iter();
-        let tensor = |entry: crate::method::StateEntry| {
-            let method = self.method.clone_ref(py);
-            (entry.name.clone(), Tensor::state(method, &entry.name, entry.dtype, entry.sizes, entry.space))
-        };
+        let entries = self.method.get().state_specs(py).into_iter();
+        let tensor =
+            |spec: StateSpec| (spec.name.to_string(), Tensor::state(self.method.clone_ref(py), spec));
         entries.map(tensor).collect()
     }
 
@@ -83,8 +91,8 @@ impl State {
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         match self.find(py, name) {
-            Some(tensor) => Ok(Some(Bound::new(py, tensor)?.into_any())),
-            None => Ok(default),
+            Ok(tensor) => Ok(Some(Bound::new(py, tensor)?.into_any())),
+            Err(_) => Ok(default),
         }
     }
 

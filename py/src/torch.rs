@@ -1,7 +1,7 @@
 //! PyTorch, where the caller already uses it; it is never imported here.
 //!
 //! Recent releases carry DLPack's C exchange functions, which cost a tenth of `__dlpack__` and
-//! `torch.from_dlpack`; host tensors go that way where they are there.
+//! `torch.from_dlpack`. They order nothing: device tensors are used on PyTorch's current stream then.
 //!
 //! Deliberately absent: everything else about PyTorch.
 //!
@@ -10,10 +10,13 @@
 
 use crate::dlpack::{self, Foreign, ManagedVersioned};
 use crate::tensor::Tensor;
+use arenite::SpaceId;
+use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict, PyType};
+use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict, PyString, PyType};
 use std::ffi::{c_int, c_void};
 
 /// The head of DLPack's table of exchange functions.
@@ -25,6 +28,8 @@ struct Exchange {
     allocate: usize,
     from_object: Option<unsafe extern "C" fn(*mut c_void, *mut *mut ManagedVersioned) -> c_int>,
     to_object: Option<unsafe extern "C" fn(*mut ManagedVersioned, *mut *mut c_void) -> c_int>,
+    describe_object: usize,
+    current_stream: Option<unsafe extern "C" fn(c_int, i32, *mut *mut c_void) -> c_int>,
 }
 
 /// PyTorch's tensor class, and its exchange functions.
@@ -62,26 +67,56 @@ pub(crate) fn is_tensor(object: &Bound<'_, PyAny>) -> bool {
     })
 }
 
-/// The tensor behind a PyTorch object.
+/// PyTorch's current stream of a device.
+pub(crate) fn current_stream(py: Python<'_>, space: SpaceId) -> Option<usize> {
+    let current = torch(py)?.exchange?.current_stream?;
+    let (kind, index) = dlpack::device_pair(space);
+    let mut stream = core::ptr::null_mut();
+    // SAFETY: numbers, and a place for the result; the interpreter is attached.
+    let status = unsafe { current(kind, index, &raw mut stream) };
+    if status != 0 {
+        drop(PyErr::take(py));
+        return None;
+    }
+    Some(stream.addr())
+}
+
+/// The tensor behind a PyTorch object, and PyTorch's current stream where the tensor is ready on that alone;
+/// else it is ready on the stream that `stream` gives for its device, `named` by the caller or not.
 ///
 /// # Errors
 /// What `__dlpack__` raised.
-pub(crate) fn take(object: &Bound<'_, PyAny>) -> PyResult<Foreign> {
+pub(crate) fn take(
+    object: &Bound<'_, PyAny>,
+    stream: &dyn Fn(SpaceId) -> Option<usize>,
+    named: bool,
+) -> PyResult<(Foreign, Option<usize>)> {
     // A view may say that its numbers are negated or conjugated when read; DLPack has no word for it.
-    if object.call_method0("is_neg")?.is_truthy()? || object.call_method0("is_conj")?.is_truthy()? {
-        return take(&object.call_method0("resolve_conj")?.call_method0("resolve_neg")?);
+    let py = object.py();
+    let says = |name: &Bound<'_, PyString>| object.call_method0(name)?.is_truthy();
+    if says(intern!(py, "is_neg"))? || says(intern!(py, "is_conj"))? {
+        let plain = object.call_method0("resolve_conj")?.call_method0("resolve_neg")?;
+        return take(&plain, stream, named);
     }
-    if let Some(foreign) = take_fast(object).filter(|foreign| foreign.space.is_host()) {
-        return Ok(foreign);
+    if let Some(foreign) = take_fast(object) {
+        if foreign.space.is_host() {
+            return Ok((foreign, None));
+        }
+        let current = current_stream(object.py(), foreign.space);
+        if current.is_some() && (!named || current == stream(foreign.space)) {
+            return Ok((foreign, current));
+        }
     }
     // A gradient's history is no part of a value; `__dlpack__` would refuse it.
-    if object.getattr("requires_grad")?.is_truthy()? {
-        return dlpack::take(&object.call_method0("detach")?);
-    }
-    dlpack::take(object)
+    let foreign = if object.getattr("requires_grad")?.is_truthy()? {
+        dlpack::take(&object.call_method0("detach")?, stream)
+    } else {
+        dlpack::take(object, stream)
+    };
+    foreign.map(|foreign| (foreign, None))
 }
 
-/// By the exchange function, which does not wait for devices: of use for host tensors alone.
+/// By the exchange function, which orders no device work.
 fn take_fast(object: &Bound<'_, PyAny>) -> Option<Foreign> {
     let from_object = torch(object.py())?.exchange?.from_object?;
     let mut managed = core::ptr::null_mut();
@@ -105,6 +140,12 @@ pub(crate) fn from_tensor(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, 
         let from_dlpack = FROM_DLPACK.import(py, "torch", "from_dlpack")?;
         return from_dlpack.call1((Bound::new(py, tensor)?,));
     };
+    if let Some(device) = tensor.device()
+        && let Some(stream) = current_stream(py, device.space())
+    {
+        // SAFETY: PyTorch's current stream lives as long as PyTorch.
+        unsafe { device.order(stream) }.map_err(|failure| PyBufferError::new_err(failure.to_string()))?;
+    }
     let managed = tensor.manage(py)?;
     let mut object = core::ptr::null_mut();
     // SAFETY: the tensor is whole and handed over; the interpreter is attached; there is a place for the

@@ -42,6 +42,15 @@ def test_inspect_prints_every_method(name: str, capsys: Any) -> None:
             assert operator in text
 
 
+def test_inspect_says_what_loading_takes_and_just_that_is_enough(case: Any, capsys: Any) -> None:
+    assert main(["inspect", str(case("h09"))]) == 0
+    assert "needs    256 bytes in host: planned 64, staging 192" in capsys.readouterr().out
+    program = arenite.Runtime.get().load_program(case("h09"))
+    program.load_method("forward", arenas=arenite.ArenaSet(host=arenite.Host(limit=256)))
+    with pytest.raises(arenite.ArenaMemoryError, match="255"):
+        program.load_method("forward", arenas=arenite.ArenaSet(host=arenite.Host(limit=255)))
+
+
 def test_inspect_of_one_method_and_of_none(case: Any, capsys: Any) -> None:
     assert main(["inspect", str(case("h01")), "--method", "encode"]) == 0
     text = capsys.readouterr().out
@@ -126,7 +135,7 @@ def test_run_takes_scalars_remaps_and_limits(case: Any, capsys: Any) -> None:
 def test_run_explains_words_it_does_not_understand(seed_net: Any, words: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["run", str(seed_net.path), *words])
-    assert "arenite run" in str(caught.value)
+    assert str(caught.value).startswith("arenite: ")
 
 
 def test_spaces_are_listed(capsys: Any) -> None:
@@ -155,3 +164,17 @@ def test_importing_the_package_is_light() -> None:
     code = "import sys, arenite; print([name for name in ('argparse', 'json', 'torch', 'ml_dtypes') if name in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_bench_times_runs_and_says_what_is_copied(seed_net_dyn: Any, capsys: Any) -> None:
+    words = ["bench", str(seed_net_dyn.path), "--shape", "0=2x16", "--shape", "1=2x16", "--repeat", "20"]
+    assert main([*words, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["runs"] == 20 and facts["method"] == "forward"
+    assert 0 < facts["p10_us"] <= facts["median_us"] <= facts["p90_us"]
+    assert facts["copied_bytes"] == {"in": 2 * 2 * 16 * 4, "out": 2 * 16 * 4}
+    assert facts["planned_bytes"]["host"] > 0
+    assert main(["bench", str(seed_net_dyn.path), "--seconds", "0.01"]) == 0
+    assert "median" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="N=AxB"):
+        main([*words, "--shape", "7=2"])

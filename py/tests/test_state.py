@@ -48,7 +48,7 @@ def test_state_of_another_kind_is_refused_and_kept(case: Any, value: Any) -> Non
     before = loaded.state["state"].numpy()
     with pytest.raises(arenite.InputError, match="state"):
         loaded.state["state"] = value
-    with pytest.raises(arenite.InputError):
+    with pytest.raises(KeyError, match='no state "other"; there is: state'):
         loaded.state["other"] = np.zeros((2, 2), np.float32)
     with pytest.raises(arenite.InputError):
         del loaded.state["state"]
@@ -73,6 +73,29 @@ def test_share_none_keeps_state_apart(case: Any) -> None:
     before = reader.state["state"].numpy()
     writer.execute([np.full((2, 2), 9, np.float32)])
     np.testing.assert_array_equal(reader.state["state"].numpy(), before)
+
+
+def test_scratch_is_lent_by_turns_and_state_and_outputs_stay(seed_net: Any, case: Any) -> None:
+    runtime = arenite.Runtime.get()
+    paths = [seed_net.path.with_name(name) for name in ("kv.pte", "mlp.pte", "seed_net.pte", "chain100.pte")]
+
+    def load(arenas: arenite.ArenaSet) -> list[arenite.Method]:
+        return [runtime.load_program(path).load_method("forward", arenas=arenas) for path in paths]
+
+    lent, own = arenite.ArenaSet(share="scratch"), arenite.ArenaSet()
+    by_turns, apart = load(lent), load(own)
+    assert lent.report().to_dict()["host"]["current_bytes"] < own.report().to_dict()["host"]["current_bytes"]
+    for step in range(3):
+        views, expected = [], []
+        for method, other in zip(by_turns, apart, strict=True):
+            meta = [method.metadata.input_tensor_meta(at) for at in range(method.metadata.num_inputs())]
+            values = [np.full(kind.sizes(), 1 + step, np.float32) for kind in meta]
+            if len(values) == 2 and method is by_turns[0]:
+                values = [np.ones((1, 4), np.float32), np.array([step])]
+            views += method.execute(values, borrow_outputs=True)
+            expected += other.execute(values)
+        for view, value in zip(views, expected, strict=True):
+            np.testing.assert_array_equal(view.numpy(), value)
 
 
 def test_state_lives_as_long_as_a_method_of_its_program(case: Any) -> None:

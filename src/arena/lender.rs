@@ -11,6 +11,7 @@
 //! * **L3** Where a limit is set, `claimed_bytes` never exceeds it.
 
 use super::Arena;
+use super::meter::{Gauge, Meter};
 use super::set::{OwnerReport, SpaceReport};
 use crate::space::{AllocError, AllocErrorKind, LimitSource, MemorySpace, Owner, SpaceId, Tag};
 use core::alloc::Layout;
@@ -35,6 +36,8 @@ struct Ledger {
     owners: Vec<Option<Owner>>,
     free_slots: Vec<usize>,
     closed: bool,
+    /// Told of every claim, where several sets are counted together.
+    gauge: Option<Arc<Gauge>>,
 }
 
 impl Ledger {
@@ -44,7 +47,24 @@ impl Ledger {
 
     fn claim(&mut self, bytes: usize) {
         self.claimed_bytes += bytes;
+        if let Some(gauge) = &self.gauge {
+            gauge.claim(bytes);
+        }
+    }
+
+    /// Counts what is claimed now, since it was given: a claim that came to nothing is in no peak.
+    fn settle(&mut self) {
         self.peak_bytes = self.peak_bytes.max(self.claimed_bytes);
+        if let Some(gauge) = &self.gauge {
+            gauge.settle();
+        }
+    }
+
+    fn unclaim(&mut self, bytes: usize) {
+        self.claimed_bytes -= bytes;
+        if let Some(gauge) = &self.gauge {
+            gauge.unclaim(bytes);
+        }
     }
 
     fn enter(&mut self, owner: Owner) -> usize {
@@ -62,7 +82,7 @@ impl Ledger {
 
     fn leave(&mut self, slot: usize) {
         if let Some(owner) = self.owners[slot].take() {
-            self.claimed_bytes -= owner.bytes;
+            self.unclaim(owner.bytes);
             self.free_slots.push(slot);
         }
     }
@@ -134,9 +154,12 @@ impl Lender {
         space: Arc<dyn MemorySpace>,
         limit_bytes: Option<usize>,
         keep_bytes: Option<usize>,
+        meter: Option<&Meter>,
     ) -> Self {
         let keep_bytes = keep_bytes.unwrap_or(KEEP_BYTES);
-        Self { id: space.id(), space, limit_bytes, keep_bytes, ledger: Mutex::default() }
+        let gauge = meter.map(|meter| meter.gauge(space.id()));
+        let ledger = Ledger { gauge, ..Ledger::default() };
+        Self { id: space.id(), space, limit_bytes, keep_bytes, ledger: Mutex::new(ledger) }
     }
 
     pub(super) fn id(&self) -> SpaceId {
@@ -154,6 +177,10 @@ impl Lender {
         let layout = Layout::from_size_align(bytes, align).map_err(|_| too_large)?;
         let (slot, picked, surplus) = {
             let mut ledger = self.ledger.lock();
+            if ledger.closed {
+                let kind = AllocErrorKind::Refused { reason: "the arena set is closed" };
+                return Err(ledger.explain(&AllocError::new(self.id, layout, kind), tag));
+            }
             self.check(&ledger, layout).map_err(|error| ledger.explain(&error, tag))?;
             let picked = ledger.pick(bytes, self.space.as_reserve().is_some());
             let slot = ledger.enter(Owner { tag, bytes });
@@ -170,7 +197,10 @@ impl Lender {
             with_room(self.fresh(bytes)?, room_bytes)
         });
         match result {
-            Ok(arena) => Ok((arena, slot)),
+            Ok(arena) => {
+                self.settle();
+                Ok((arena, slot))
+            }
             Err(error) => {
                 let mut ledger = self.ledger.lock();
                 ledger.leave(slot);
@@ -192,10 +222,6 @@ impl Lender {
 
     /// Whether `layout` more may be claimed.
     fn check(&self, ledger: &Ledger, layout: Layout) -> Result<(), AllocError> {
-        if ledger.closed {
-            let kind = AllocErrorKind::Refused { reason: "the arena set is closed" };
-            return Err(AllocError::new(self.id, layout, kind).with_live(ledger.claimed_bytes));
-        }
         let Some(limit_bytes) = self.limit_bytes else { return Ok(()) };
         // L3: no underflow.
         let free_bytes = limit_bytes - ledger.claimed_bytes;
@@ -208,7 +234,8 @@ impl Lender {
             .with_largest_free(free_bytes))
     }
 
-    /// Claims `more_bytes` for an arena that is out, to allocate `layout` in it.
+    /// Claims `more_bytes` for an arena that is out, to allocate `layout` in it; also of a closed set, whose
+    /// arenas go on. The claim is settled, or taken back.
     pub(super) fn claim_more(
         &self,
         slot: usize,
@@ -230,10 +257,15 @@ impl Lender {
         Ok(())
     }
 
+    /// Counts what is claimed now.
+    pub(super) fn settle(&self) {
+        self.ledger.lock().settle();
+    }
+
     /// Takes a claim back that came to nothing.
     pub(super) fn unclaim(&self, slot: usize, bytes: usize) {
         let mut ledger = self.ledger.lock();
-        ledger.claimed_bytes -= bytes;
+        ledger.unclaim(bytes);
         if let Some(owner) = &mut ledger.owners[slot] {
             owner.bytes -= bytes;
         }

@@ -25,6 +25,7 @@ mod bump;
 mod chunk;
 mod device;
 mod lender;
+mod meter;
 mod names;
 mod scope;
 mod set;
@@ -33,7 +34,7 @@ mod stats;
 mod typed;
 
 pub use device::DevicePtr;
-
+pub use meter::{Meter, Usage};
 pub use scope::{Checkpoint, Scope, ScopeGuard};
 pub use set::{
     ArenaSet, ArenaSetBuilder, ArenaSetReport, MissingSpace, OpenSpace, OwnerReport, PooledArena, SpaceReport,

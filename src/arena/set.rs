@@ -15,6 +15,7 @@
 
 use super::Arena;
 use super::lender::Lender;
+use super::meter::Meter;
 use crate::space::{AllocError, AllocErrorKind, Block, HostSpace, MemorySpace, SpaceId, Tag};
 use core::alloc::Layout;
 use core::cell::Cell;
@@ -63,13 +64,14 @@ struct Slot {
     open: Option<OpenSpace>,
     limit_bytes: Option<usize>,
     keep_bytes: Option<usize>,
+    meter: Option<Meter>,
 }
 
 impl Slot {
     /// The lender, opened now if need be.
     fn lender(&self) -> Result<&Lender, String> {
         if let (None, Some(open)) = (self.lender.get(), self.open) {
-            let lender = Lender::new(open(self.id)?, self.limit_bytes, self.keep_bytes);
+            let lender = Lender::new(open(self.id)?, self.limit_bytes, self.keep_bytes, self.meter.as_ref());
             // Where two threads open it at once, the first one's stays.
             let _ = self.lender.set(lender);
         }
@@ -84,6 +86,7 @@ pub struct ArenaSetBuilder {
     on_demand: Vec<(SpaceId, OpenSpace)>,
     limits: Vec<(SpaceId, usize)>,
     keeps: Vec<(SpaceId, usize)>,
+    meter: Option<Meter>,
     absent: Vec<(SpaceId, String)>,
     remap: Vec<(SpaceId, SpaceId)>,
 }
@@ -120,6 +123,13 @@ impl ArenaSetBuilder {
         self
     }
 
+    /// Counts what this set takes together with that of other sets.
+    #[must_use]
+    pub fn meter(mut self, meter: Meter) -> Self {
+        self.meter = Some(meter);
+        self
+    }
+
     /// Why a space is not in this set; errors say so.
     #[must_use]
     pub fn absent(mut self, id: SpaceId, reason: impl Into<String>) -> Self {
@@ -143,12 +153,13 @@ impl ArenaSetBuilder {
         };
         let slot = |id: SpaceId, open: Option<OpenSpace>| {
             let (limit_bytes, keep_bytes) = (last(&self.limits, id), last(&self.keeps, id));
-            Slot { id, lender: OnceLock::new(), open, limit_bytes, keep_bytes }
+            Slot { id, lender: OnceLock::new(), open, limit_bytes, keep_bytes, meter: self.meter.clone() }
         };
         let mut slots: Vec<Slot> = Vec::with_capacity(self.spaces.len() + self.on_demand.len());
         for space in self.spaces {
             let slot = slot(space.id(), None);
-            let _ = slot.lender.set(Lender::new(space, slot.limit_bytes, slot.keep_bytes));
+            let _ =
+                slot.lender.set(Lender::new(space, slot.limit_bytes, slot.keep_bytes, slot.meter.as_ref()));
             slots.push(slot);
         }
         for (id, open) in self.on_demand {
@@ -238,6 +249,11 @@ impl ArenaSet {
         };
         let (arena, slot) = lender.take(bytes, Tag::new(owner))?;
         Ok(PooledArena { arena: Some(arena), claimed_bytes: Cell::new(bytes), slot, at, set: self.clone() })
+    }
+
+    /// Whether both are the same set: clones of one.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// What every space of this set holds and has given out.
@@ -348,7 +364,10 @@ impl PooledArena {
         self.lender().claim_more(self.slot, more_bytes, layout)?;
         let result = allocate(arena);
         match result {
-            Ok(_) => self.claimed_bytes.set(self.claimed_bytes.get() + more_bytes),
+            Ok(_) => {
+                self.claimed_bytes.set(self.claimed_bytes.get() + more_bytes);
+                self.lender().settle();
+            }
             Err(_) => self.lender().unclaim(self.slot, more_bytes),
         }
         result

@@ -83,7 +83,7 @@ pub trait LoadedDelegate: Send {
     }
 
     /// The named buffers that keep their contents from run to run.
-    fn state(&self) -> &[DelegateState] {
+    fn state(&self) -> &[StateSpec] {
         &[]
     }
 
@@ -188,7 +188,7 @@ pub struct DelegateMemory {
 
 /// A named buffer that keeps its contents from run to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DelegateState {
+pub struct StateSpec {
     /// The name in the exported model.
     pub name: Box<str>,
     /// The element kind.
@@ -199,7 +199,7 @@ pub struct DelegateState {
     pub space: SpaceId,
 }
 
-impl DelegateState {
+impl StateSpec {
     /// The bytes of all elements.
     pub fn size_bytes(&self) -> usize {
         self.sizes.iter().product::<usize>() * self.dtype.size_bytes()

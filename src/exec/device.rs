@@ -3,8 +3,8 @@
 //! Consecutive uploads go to the queue together, so that neighbours travel in one copy; downloads are waited
 //! for before the host reads, or once at the end. Deliberately absent: any driver; a [`Queue`] has it.
 
+use super::holdings::Holdings;
 use super::input::TensorInput;
-use super::planned::Holdings;
 use super::step::Step;
 use super::transfer::{copy_in, copy_out};
 use crate::kernel::{KernelError, fail};
@@ -67,6 +67,34 @@ pub(super) fn copy_input(
     };
     let done = done.and_then(|()| if target.space().is_host() { queue.synchronize() } else { Ok(()) });
     done.map_err(|error| error.to_string())
+}
+
+/// Copies a tensor to another of its sizes, kind and order, both on the host or on one device. On a device the
+/// copy is queued.
+pub(super) fn copy(holdings: &mut Holdings, source: &Tensor, target: &Tensor) -> Result<(), String> {
+    let size_bytes = source.size_bytes();
+    if size_bytes == 0 {
+        return Ok(());
+    }
+    let (Some(from), Some(to)) = (source.address(), target.address()) else {
+        return Err("no memory was given to this tensor".into());
+    };
+    if source.space() != target.space() || target.capacity_bytes() < size_bytes {
+        return Err(format!(
+            "{size_bytes} bytes in {} to {} bytes in {}",
+            source.space(),
+            target.capacity_bytes(),
+            target.space()
+        ));
+    }
+    let piece = Piece { target: to, source: from, size_bytes };
+    if source.space().is_host() {
+        copy_on_host(&piece);
+        return Ok(());
+    }
+    let queue = holdings.queue(source.space()).ok_or_else(|| format!("no queue of {}", source.space()))?;
+    // SAFETY: both are bound device memory (T1), as long as the piece, valid while the method is.
+    unsafe { queue.copy(piece) }.map_err(|error| error.to_string())
 }
 
 /// Copies the elements of `tensor`, row-major, to `target`, which must be just as long.
@@ -254,6 +282,7 @@ fn piece_of(
 }
 
 fn copy_on_host(piece: &Piece) {
-    // SAFETY: `piece_of` gives bound host memory of at least `size_bytes` on both sides (T1); overlap is allowed.
+    // SAFETY: both sides are bound host memory (T1) of at least `size_bytes`, as the callers compared; overlap is
+    // allowed.
     unsafe { core::ptr::copy(piece.source.as_ptr(), piece.target.as_ptr(), piece.size_bytes) };
 }

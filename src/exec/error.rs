@@ -247,6 +247,7 @@ impl ExecError {
             | Self::NoSuchState { .. }
             | Self::State { .. }
             | Self::Output { .. } => ErrorKind::Input,
+            Self::Kernel { source: KernelError::Scratch { .. }, .. } => ErrorKind::ArenaMemory,
             Self::Kernel { .. }
             | Self::Delegate { .. }
             | Self::Graph { .. }
@@ -262,6 +263,7 @@ impl ExecError {
                 ErrorCode::NotSupported
             }
             Self::NoSuchState { .. } => ErrorCode::NotFound,
+            Self::Kernel { source: KernelError::Scratch { .. }, .. } => ErrorCode::MemoryAllocationFailed,
             Self::Condition { .. } | Self::Endless { .. } => ErrorCode::InvalidProgram,
             Self::Delegate { .. } => ErrorCode::Internal,
             Self::Graph { .. } => ErrorCode::NotSupported,

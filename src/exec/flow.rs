@@ -59,7 +59,8 @@ struct Place {
     end: usize,
 }
 
-/// Checks a method's plan against its instructions.
+/// Checks a method's plan against its instructions, and says which tensors are read where nothing has written:
+/// they find what was there before the run.
 ///
 /// # Errors
 /// [`LoadError::Overwritten`] naming both tensors and both instructions; [`LoadError::TooComplex`].
@@ -68,9 +69,9 @@ pub(super) fn check(
     kernels: &[Kernel],
     roles: &Roles,
     placement: &Placement,
-) -> Result<(), LoadError> {
+) -> Result<Vec<bool>, LoadError> {
     let mut checker = Checker::new(plan, kernels, roles, placement);
-    let mut entry = State { buffers: vec![Vec::new(); plan.buffers.len()], moved: Vec::new() };
+    let mut entry = State { buffers: vec![Vec::new(); placement.buffers.len()], moved: Vec::new() };
     for tensor in (0..plan.tensors.len()).filter(|&tensor| roles.state[tensor]) {
         checker.claim(&mut entry, tensor, u32::MAX);
     }
@@ -93,7 +94,14 @@ pub(super) fn check(
             checker.read(&state, ValueId(u32::try_from(id).unwrap_or(u32::MAX)), u32::MAX)?;
         }
     }
-    Ok(())
+    Ok(checker.unwritten)
+}
+
+/// Whether the order of instructions, or what a value names, depends on the run.
+pub(super) fn jumps(plan: &MethodPlan) -> bool {
+    plan.instructions
+        .iter()
+        .any(|instruction| matches!(instruction, Instruction::JumpFalse { .. } | Instruction::Move { .. }))
 }
 
 struct Checker<'a> {
@@ -102,6 +110,9 @@ struct Checker<'a> {
     kernels: &'a [Kernel],
     roles: &'a Roles,
     places: Vec<Option<Place>>,
+    buffer_count: usize,
+    /// Per tensor, whether some read of it found bytes that no instruction had written.
+    unwritten: Vec<bool>,
     steps: u64,
 }
 
@@ -111,7 +122,15 @@ impl<'a> Checker<'a> {
             let (buffer, start) = placement.place(index).filter(|_| tensor.size_bytes > 0)?;
             Some(Place { buffer, start, end: start + tensor.size_bytes })
         };
-        Self { plan, kernels, roles, places: plan.tensors.iter().enumerate().map(place).collect(), steps: 0 }
+        Self {
+            plan,
+            kernels,
+            roles,
+            places: plan.tensors.iter().enumerate().map(place).collect(),
+            buffer_count: placement.buffers.len(),
+            unwritten: vec![false; plan.tensors.len()],
+            steps: 0,
+        }
     }
 
     /// The tensor that a value names now; `None` where it names none, or one of several.
@@ -175,7 +194,7 @@ impl<'a> Checker<'a> {
         // A chain that never ends leaves nothing to read.
         Ok(heads[count]
             .take()
-            .unwrap_or_else(|| State { buffers: vec![Vec::new(); plan.buffers.len()], moved: Vec::new() }))
+            .unwrap_or_else(|| State { buffers: vec![Vec::new(); self.buffer_count], moved: Vec::new() }))
     }
 
     fn arrive(
@@ -241,7 +260,7 @@ impl<'a> Checker<'a> {
             }
             Instruction::Delegate { args, .. } => {
                 for &id in args.of(&plan.lists.ids) {
-                    if self.read(state, id, number).is_err() {
+                    if !matches!(self.find(state, id, number), Ok(Bytes::Own)) {
                         self.write(state, id, number);
                     }
                 }
@@ -285,12 +304,24 @@ impl<'a> Checker<'a> {
         runs.splice(first..last, before.into_iter().chain([new]).chain(after));
     }
 
-    /// Checks that the bytes of the tensor that `id` names are its own.
-    fn read(&self, state: &State, id: ValueId, at: u32) -> Result<(), LoadError> {
-        let Some(tensor) = self.tensor(state, id) else { return Ok(()) };
-        let Some(place) = self.places[tensor] else { return Ok(()) };
+    /// Checks that the bytes of the tensor that `id` names are its own, or as they were before the run.
+    fn read(&mut self, state: &State, id: ValueId, at: u32) -> Result<(), LoadError> {
+        if matches!(self.find(state, id, at)?, Bytes::Unwritten)
+            && let Some(tensor) = self.tensor(state, id)
+        {
+            self.unwritten[tensor] = true;
+        }
+        Ok(())
+    }
+
+    /// What a read of the tensor that `id` names finds in its bytes.
+    fn find(&self, state: &State, id: ValueId, at: u32) -> Result<Bytes, LoadError> {
+        let Some(tensor) = self.tensor(state, id) else { return Ok(Bytes::Own) };
+        let Some(place) = self.places[tensor] else { return Ok(Bytes::Own) };
         let runs = &state.buffers[place.buffer];
         let first = runs.partition_point(|run| run.end <= place.start);
+        let mut written_to = place.start;
+        let mut gap = false;
         for run in runs[first..].iter().take_while(|run| run.start < place.end) {
             let own = run.owner as usize == tensor || !self.roles.written[tensor];
             if run.mixed || !own {
@@ -305,9 +336,19 @@ impl<'a> Checker<'a> {
                     end_bytes: run.end.min(place.end),
                 });
             }
+            gap |= run.start > written_to;
+            written_to = run.end;
         }
-        Ok(())
+        Ok(if gap || written_to < place.end { Bytes::Unwritten } else { Bytes::Own })
     }
+}
+
+/// What a read finds.
+enum Bytes {
+    /// What the tensor, or the one that it views, wrote.
+    Own,
+    /// Some that nothing wrote in this run.
+    Unwritten,
 }
 
 /// Adds what `state` knows to `known`; says whether that changed it.

@@ -81,6 +81,13 @@ impl Method {
                 _ => return Some(format!("instruction {at} runs on the host")),
             }
         }
+        if self.has_device_ends() {
+            return Some(
+                "its inputs or outputs on the device have no planned memory: a graph would have to copy them, and \
+                 runs are faster without"
+                    .into(),
+            );
+        }
         match (delegates, self.planned.holdings.queues.len()) {
             (0, _) => Some("it has no work on a device".into()),
             (_, 1) => None,

@@ -56,10 +56,7 @@ pub struct LiveBuffer {
 /// The planned buffers of a method, or `None` where it jumps or runs delegates whose arguments are not copied
 /// in and out by instructions.
 pub(super) fn live_buffers(plan: &MethodPlan, kernels: &[Kernel], roles: &Roles) -> Option<Vec<LiveBuffer>> {
-    let jumps = |instruction: &Instruction| {
-        matches!(instruction, Instruction::JumpFalse { .. } | Instruction::Move { .. })
-    };
-    if plan.instructions.iter().any(jumps) {
+    if super::flow::jumps(plan) {
         return None;
     }
     let mut walk = Walk { plan, roles, buffers: Vec::new(), of_tensor: vec![None; plan.tensors.len()] };

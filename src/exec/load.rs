@@ -11,7 +11,8 @@ use super::flow;
 use super::memory::{Tables, Temp};
 use super::method::{Method, Parts};
 use super::placement::{Placement, Replan};
-use super::planned::{Planned, SharedState};
+use super::planned::Planned;
+use super::shared::{SharedScratch, SharedState};
 use super::state::{Roles, for_each_tensor};
 use super::step::Step;
 use crate::arena::ArenaSet;
@@ -33,6 +34,9 @@ pub enum Share {
     /// State with a name that the file plans at one place in several methods; nothing else.
     #[default]
     State,
+    /// That, and scratch: what a run needs only while it runs is lent to the methods by turns, one arena per space,
+    /// in [`LoadOptions::scratch`]. Such methods run one at a time; those with jumps keep memory of their own.
+    Scratch,
     /// Nothing.
     Nothing,
 }
@@ -49,11 +53,20 @@ pub struct LoadOptions {
     pub arenas: ArenaSet,
     /// What methods share.
     pub share: Share,
+    /// What methods lend each other with [`Share::Scratch`], of all programs that are loaded with clones of these
+    /// options.
+    pub scratch: SharedScratch,
     /// The most bytes that the plan of one method may ask for, over all spaces.
     pub max_planned_bytes: usize,
     /// Which memory plan methods are loaded with.
     pub replan: Replan,
+    /// The most bytes that a tensor may have to lie in pinned memory, where a device reads or writes it over
+    /// the bus, instead of being copied to or from it.
+    pub max_mapped_bytes: usize,
 }
+
+/// [`LoadOptions::max_mapped_bytes`] unless told otherwise.
+pub const MAX_MAPPED_BYTES: usize = 16 << 10;
 
 impl Default for LoadOptions {
     fn default() -> Self {
@@ -62,8 +75,10 @@ impl Default for LoadOptions {
             delegates: Arc::default(),
             arenas: ArenaSet::default(),
             share: Share::default(),
+            scratch: SharedScratch::default(),
             max_planned_bytes: MAX_PLANNED_BYTES,
             replan: Replan::default(),
+            max_mapped_bytes: MAX_MAPPED_BYTES,
         }
     }
 }
@@ -132,24 +147,31 @@ impl Loader {
         fitting.check_arguments(&kernels, &spaces)?;
         let roles = Roles::of(plan, &kernels);
         let placement = Placement::of_file(plan, &spaces);
-        flow::check(plan, &kernels, &roles, &placement)?;
-        let placement = match replan {
+        let mut unwritten = flow::check(plan, &kernels, &roles, &placement)?;
+        let mut placement = match replan {
             Replan::File => placement,
             how => {
                 let placement = placement.replanned(plan, &kernels, &roles, how)?;
-                flow::check(plan, &kernels, &roles, &placement)?;
+                unwritten = flow::check(plan, &kernels, &roles, &placement)?;
                 placement
             }
         };
-        let mut planned = Planned::take(program, plan, placement, &self.options)?;
+        if self.options.share == Share::Scratch && !flow::jumps(plan) {
+            placement = placement.apart(plan, &kept(plan, &roles, &unwritten));
+            flow::check(plan, &kernels, &roles, &placement)?;
+        }
+        let mut planned = Planned::take(program, index, placement, &self.options)?;
         // Last, since it stays with the loader.
         planned.shared = self.shared_state(plan, index)?;
         let tables = fitting.make_tables(index, &kernels, &planned)?;
         planned.initialise(program, plan, &tables)?;
-        let temp =
-            self.options.arenas.take(SpaceId::HOST, 0, name).map_err(|error| {
-                LoadError::refused(plan, "scratch", (SpaceId::HOST, 0, error.to_string()))
-            })?;
+        let temp = if planned.lent_temp.is_some() {
+            Temp::default()
+        } else {
+            let owner = format!("kernels of {name} of {}", program.file_name());
+            Temp::take(&self.options.arenas, &owner)
+                .map_err(|error| LoadError::refused(plan, "scratch", (SpaceId::HOST, 0, error.to_string())))?
+        };
         let delegates = fitting.load_delegates(&spaces, self.sharing(), &mut planned)?;
         crate::kernel::warm_up();
         Ok(Method::new(Parts {
@@ -157,7 +179,7 @@ impl Loader {
             index,
             tables,
             planned,
-            temp: Temp::new(temp),
+            temp,
             delegates,
             changes_values: changes_values(plan, &kernels),
             roles,
@@ -183,10 +205,18 @@ impl Loader {
     /// A number equal for methods that share state.
     fn sharing(&self) -> usize {
         match self.options.share {
-            Share::State => core::ptr::from_ref(self).addr(),
+            Share::State | Share::Scratch => core::ptr::from_ref(self).addr(),
             Share::Nothing => 0,
         }
     }
+}
+
+/// Per tensor, whether its bytes must outlive a run: state, what the file gives a value, and what is read without
+/// being written.
+fn kept(plan: &MethodPlan, roles: &Roles, unwritten: &[bool]) -> Vec<bool> {
+    let has_value = |storage: Storage| matches!(storage, Storage::Planned { initial: Some(_), .. });
+    let tensors = plan.tensors.iter().enumerate();
+    tensors.map(|(at, spec)| roles.state[at] || unwritten[at] || has_value(spec.storage)).collect()
 }
 
 /// A method on its way to being loaded.
@@ -207,6 +237,11 @@ impl Fitting<'_> {
         let mut spaces = Vec::with_capacity(self.plan.buffers.len());
         for (index, buffer) in self.plan.buffers.iter().enumerate() {
             planned_bytes = planned_bytes.saturating_add(buffer.size_bytes);
+            if index == 0 && buffer.size_bytes == 0 {
+                // Reserved: nothing lies there, so no space need be there for it.
+                spaces.push(buffer.space);
+                continue;
+            }
             let space =
                 self.options.arenas.resolve(buffer.space).map_err(|missing| LoadError::MissingSpace {
                     method: self.method(),

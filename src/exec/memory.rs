@@ -16,8 +16,9 @@
 //!   beside the tensors; or from a caller, and then they are unbound before the caller's borrow ends.
 
 use super::step::Step;
-use crate::arena::PooledArena;
+use crate::arena::{ArenaSet, PooledArena};
 use crate::kernel::{KernelError, ScratchSource};
+use crate::space::{AllocError, SpaceId};
 use crate::tensor::Tensor;
 use crate::value::Value;
 use bumpalo::Bump;
@@ -91,29 +92,42 @@ impl Tables {
     }
 }
 
-/// A kernel's scratch: an arena that is rewound after each instruction.
-#[derive(Debug)]
+/// A kernel's scratch: an arena that is rewound after each instruction. Where methods lend each other scratch it is
+/// with the method that runs.
+#[derive(Debug, Default)]
 pub(super) struct Temp {
-    arena: PooledArena,
+    arena: Option<PooledArena>,
     used: Cell<bool>,
+    peak_bytes: usize,
 }
 
 impl Temp {
-    pub(super) fn new(arena: PooledArena) -> Self {
-        Self { arena, used: Cell::new(false) }
+    /// An arena of the host that takes no memory yet.
+    pub(super) fn take(arenas: &ArenaSet, owner: &str) -> Result<Self, AllocError> {
+        let arena = arenas.take(SpaceId::HOST, 0, owner)?;
+        Ok(Self { arena: Some(arena), ..Self::default() })
+    }
+
+    /// Whether there is an arena: not so while it is with another method.
+    pub(super) fn is_there(&self) -> bool {
+        self.arena.is_some()
     }
 
     /// Takes back what the last instruction took.
     #[inline]
     pub(super) fn reset(&mut self) {
-        if self.used.replace(false) {
-            self.arena.reset();
+        if self.used.replace(false)
+            && let Some(arena) = &mut self.arena
+        {
+            // The arena had other owners, whose peak is not this one's.
+            self.peak_bytes = self.peak_bytes.max(arena.stats().live_bytes);
+            arena.reset();
         }
     }
 
     /// The most bytes an instruction ever took.
     pub(super) fn peak_bytes(&self) -> usize {
-        self.arena.stats().peak_bytes
+        self.peak_bytes
     }
 }
 
@@ -122,9 +136,8 @@ impl Temp {
 unsafe impl ScratchSource for Temp {
     fn allocate(&self, layout: Layout) -> Result<NonNull<u8>, KernelError> {
         self.used.set(true);
-        match self.arena.allocate(layout) {
-            Ok(block) => Ok(block.address()),
-            Err(error) => Err(KernelError::Scratch { asked_bytes: layout.size(), reason: error.to_string() }),
-        }
+        let refused = |reason: String| KernelError::Scratch { asked_bytes: layout.size(), reason };
+        let arena = self.arena.as_ref().ok_or_else(|| refused("it is with another method".into()))?;
+        arena.allocate(layout).map(|block| block.address()).map_err(|error| refused(error.to_string()))
     }
 }

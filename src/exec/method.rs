@@ -19,11 +19,13 @@ use super::memory::{Tables, Temp};
 use super::outputs::Outputs;
 use super::planned::Planned;
 use super::report::MemoryReport;
+use super::resident::{Ends, Resident};
 use super::state::Roles;
 use super::step::Step;
-use crate::delegate::{DelegateCall, LoadedDelegate};
+use crate::delegate::{DelegateCall, LoadedDelegate, StateSpec};
 use crate::kernel::{KernelCall, KernelError, Scratch};
 use crate::program::{Instruction, MethodPlan, Program, Storage};
+use crate::space::SpaceId;
 use crate::tensor::{Bool, DType, Tensor};
 use crate::value::{Value, ValueId};
 use core::ptr::NonNull;
@@ -63,6 +65,8 @@ pub struct Method {
     changes_values: bool,
     /// Tensors without planned memory: bound for one run.
     supplied: Box<[usize]>,
+    /// Outputs that stay on a device.
+    pub(super) resident: Resident,
     index: usize,
     options: LoadOptions,
     program: Arc<Program>,
@@ -93,6 +97,7 @@ impl Method {
             roles,
             changes_values,
             supplied,
+            resident: Resident::default(),
             index,
             options,
             program,
@@ -128,9 +133,12 @@ impl Method {
         MemoryReport::of_method(self)
     }
 
-    /// Host bytes of the method's own tables, and the most that a kernel's scratch ever took.
+    /// Host bytes of the method's own tables, and the most that a kernel's scratch took so far, in any method that
+    /// it is lent to.
     pub fn overhead_bytes(&self) -> (usize, usize) {
-        (self.tables.size_bytes(), self.temp.peak_bytes())
+        let lent = self.planned.lent_temp.as_ref();
+        let temp_bytes = lent.map_or(self.temp.peak_bytes(), |temp| temp.lock().peak_bytes());
+        (self.tables.size_bytes(), temp_bytes)
     }
 
     /// Runs the method.
@@ -153,24 +161,88 @@ impl Method {
     /// # Ok(()) }
     /// ```
     pub fn execute<'a>(&'a mut self, inputs: &'a [Input<'a>]) -> Result<Outputs<'a>, ExecError> {
+        self.execute_between(inputs, Ends::Host)
+    }
+
+    /// As [`Method::execute`], for tensors that stay on a device: [`Outputs::take_device`] gives an output's own
+    /// memory away. With a stream, device work goes there, and is not waited for where the host takes no part in
+    /// it: neither inputs nor outputs are in host memory, and the method shares nothing with others.
+    ///
+    /// # Safety
+    /// * `stream` is the driver's handle of a stream of the method's device, or 0 for the default one.
+    /// * What device inputs name stays valid until the work is done, also after this returned; work that writes it
+    ///   is done, or queued on `stream` before.
+    ///
+    /// # Errors
+    /// As [`Method::execute`].
+    pub unsafe fn execute_on<'a>(
+        &'a mut self,
+        stream: Option<usize>,
+        inputs: &'a [Input<'a>],
+    ) -> Result<Outputs<'a>, ExecError> {
+        self.execute_between(inputs, Ends::Device(stream))
+    }
+
+    fn execute_between<'a>(
+        &'a mut self,
+        inputs: &'a [Input<'a>],
+        ends: Ends,
+    ) -> Result<Outputs<'a>, ExecError> {
         let program = Arc::clone(&self.program);
         let plan = &program.methods()[self.index];
         self.check_inputs(plan, inputs)?;
-        let shared = self.planned.shared.clone();
+        let (shared, scratch) = (self.planned.shared.clone(), self.planned.scratch.clone());
         let _running = shared.as_ref().map(|shared| shared.running.lock());
+        let _borrowing = scratch.as_ref().map(|scratch| scratch.running().lock());
         if self.changes_values {
             self.tables.parts().0.copy_from_slice(&plan.values);
         }
+        let lent_temp = self.planned.lent_temp.clone();
+        let mut lent_temp = lent_temp.as_ref().map(|temp| temp.lock());
         // Outputs unbinds what the caller lent, also where a run fails.
         let outputs = Outputs { method: self };
-        outputs.method.give_inputs(plan, inputs)?;
-        let done = outputs.method.run_recorded(plan);
+        let method = &mut *outputs.method;
+        if let Some(temp) = &mut lent_temp {
+            // Gone only where a kernel panicked in another method's run.
+            if !temp.is_there()
+                && let Ok(fresh) = Temp::take(&method.options.arenas, "scratch lent to kernels")
+            {
+                **temp = fresh;
+            }
+            core::mem::swap(&mut method.temp, temp);
+        }
+        method.planned.holdings.leaves = ends.stream().is_some() && shared.is_none() && scratch.is_none();
+        let begun = method.begin_resident(plan, ends);
+        let done = begun
+            .and_then(|()| method.give_inputs(plan, inputs))
+            .and_then(|()| method.run_recorded(plan))
+            .and_then(|()| method.copy_outputs(plan));
         if done.is_err() {
             // Device work may still use the memory that the next run writes.
             let _ = outputs.method.planned.holdings.synchronize();
         }
         outputs.method.temp.reset();
-        done.map(|()| outputs)
+        if let Some(temp) = &mut lent_temp {
+            core::mem::swap(&mut outputs.method.temp, temp);
+        }
+        done?;
+        outputs.method.end_resident(plan, ends)?;
+        Ok(outputs)
+    }
+
+    /// Copies the outputs that others may write over once this run is over.
+    fn copy_outputs(&mut self, plan: &MethodPlan) -> Result<(), ExecError> {
+        let Planned { copies, holdings, .. } = &mut self.planned;
+        copies.fill(holdings, self.tables.tensors()).map_err(|problem| ExecError::Output {
+            method: plan.name.to_string(),
+            index: 0,
+            problem,
+        })
+    }
+
+    /// The driver's handle of the stream that work in a device space goes to unless a caller's is passed.
+    pub fn stream(&mut self, space: SpaceId) -> Option<usize> {
+        self.planned.holdings.queue(space).map(|queue| queue.raw_stream())
     }
 
     /// What the last run left, once more. What was in memory of the caller is there no longer.
@@ -251,7 +323,7 @@ impl Method {
     pub(super) fn run(&mut self, plan: &MethodPlan) -> Result<(), ExecError> {
         self.run_steps(plan)?;
         let last = plan.instructions.len().saturating_sub(1);
-        self.planned.holdings.synchronize().map_err(|error| queue_error(plan, last, &error))
+        self.planned.holdings.finish().map_err(|error| queue_error(plan, last, &error))
     }
 
     /// Runs every instruction.
@@ -329,8 +401,16 @@ impl Method {
         Ok(())
     }
 
+    /// Whether tensors without planned memory are on a device.
+    pub(super) fn has_device_ends(&self) -> bool {
+        let on_device =
+            |&tensor: &usize| self.planned.staged(tensor).is_some_and(|block| !block.space.is_host());
+        self.supplied.iter().any(on_device)
+    }
+
     /// Takes back what the caller lent and what views named.
     pub(super) fn unbind_lent(&mut self) {
+        self.resident.fresh.clear();
         if self.supplied.is_empty() {
             return;
         }
@@ -342,10 +422,18 @@ impl Method {
         }
     }
 
-    /// The tensors that live from run to run: the name and the tensor.
-    pub fn state(&self) -> impl Iterator<Item = (String, &Tensor)> {
+    /// The tensors that live from run to run.
+    pub fn state(&self) -> impl Iterator<Item = StateSpec> {
         let plan = self.plan();
-        self.state_indices().map(move |index| (state_name(plan, index), &self.tables.tensors()[index]))
+        self.state_indices().map(move |index| {
+            let tensor = &self.tables.tensors()[index];
+            StateSpec {
+                name: state_name(plan, index).into(),
+                dtype: tensor.dtype(),
+                sizes: tensor.sizes().into(),
+                space: tensor.space(),
+            }
+        })
     }
 
     fn state_indices(&self) -> impl Iterator<Item = usize> + '_ {
@@ -358,7 +446,7 @@ impl Method {
             ExecError::NoSuchState {
                 method: self.name_owned(),
                 name: name.into(),
-                present: self.state().map(|(name, _)| name).collect(),
+                present: self.state_indices().map(|index| state_name(plan, index)).collect(),
             }
         })
     }
@@ -472,7 +560,7 @@ fn kernel_error(plan: &MethodPlan, at: usize, state_written: bool, source: Kerne
 }
 
 #[cold]
-fn queue_error(plan: &MethodPlan, at: usize, error: &crate::space::QueueError) -> ExecError {
+pub(super) fn queue_error(plan: &MethodPlan, at: usize, error: &crate::space::QueueError) -> ExecError {
     ExecError::Delegate {
         method: plan.name.to_string(),
         instruction: at,

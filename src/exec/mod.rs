@@ -8,28 +8,37 @@
 //! ([`crate::delegate`]). This decides where bytes live, and when.
 
 mod check;
+mod copies;
 mod device;
 mod error;
 mod flow;
 mod graph;
+mod holdings;
 mod input;
 mod lifetimes;
 mod load;
+mod mapped;
 mod memory;
 mod method;
 mod outputs;
 mod placement;
 mod planned;
 mod report;
+mod resident;
+mod shared;
 mod state;
 mod step;
 mod transfer;
+mod wants;
 
 pub use error::{ErrorKind, ExecError, InputProblem, LoadError};
 pub use input::{Input, Output, TensorInput};
 pub use lifetimes::{BufferRole, LiveBuffer};
-pub use load::{LoadOptions, Loader, MAX_PLANNED_BYTES, Share};
+pub use load::{LoadOptions, Loader, MAX_MAPPED_BYTES, MAX_PLANNED_BYTES, Share};
 pub use method::{INSTRUCTIONS_MAX, Method};
 pub use outputs::Outputs;
 pub use placement::Replan;
 pub use report::{ArenaRow, MemoryReport, SpaceRow};
+pub use resident::DeviceTensor;
+pub use shared::SharedScratch;
+pub use wants::{Need, Stage};

@@ -7,7 +7,11 @@ use super::device;
 use super::error::ExecError;
 use super::input::Output;
 use super::method::Method;
+use super::planned::Planned;
+use super::resident::DeviceTensor;
+use crate::space::Mark;
 use crate::value::Value;
+use std::sync::Arc;
 
 /// What a run left: borrows the method and what the caller lent it.
 #[derive(Debug)]
@@ -35,7 +39,11 @@ impl Outputs<'_> {
             Value::Bool(value) => Output::Bool(value),
             Value::Double(value) => Output::Double(value),
             Value::Text(span) => Output::Text(plan.lists.text(span)),
-            Value::Tensor(tensor) => Output::Tensor(&self.method.tables.tensors()[tensor as usize]),
+            Value::Tensor(tensor) => {
+                let tensor = tensor as usize;
+                let copy = self.method.planned.copies.of(tensor);
+                Output::Tensor(copy.unwrap_or(&self.method.tables.tensors()[tensor]))
+            }
             _ => Output::None,
         }
     }
@@ -55,9 +63,27 @@ impl Outputs<'_> {
         let Some(Value::Tensor(at)) = value else {
             return Err(wrong(method, "not a tensor".into()));
         };
-        let tensor = &method.tables.tensors()[at as usize];
-        device::copy_output(&mut method.planned.holdings, tensor, target)
-            .map_err(|problem| wrong(self.method, problem))
+        let at = at as usize;
+        let Planned { holdings, copies, .. } = &mut method.planned;
+        let tensor = copies.of(at).unwrap_or(&method.tables.tensors()[at]);
+        device::copy_output(holdings, tensor, target).map_err(|problem| wrong(self.method, problem))
+    }
+}
+
+impl Outputs<'_> {
+    /// The mark behind the run's work, where that was left to the device.
+    pub fn mark(&self) -> Option<Arc<dyn Mark>> {
+        self.method.planned.holdings.mark.clone()
+    }
+
+    /// Takes tensor output `index` with its memory on the device; `None` for what is not on a device.
+    ///
+    /// After [`Method::execute_on`] nothing is copied where the output was not planned and runs are not captured.
+    ///
+    /// # Errors
+    /// [`ExecError::Output`] where the device has no memory left, or the elements are not row-major.
+    pub fn take_device(&mut self, index: usize) -> Result<Option<DeviceTensor>, ExecError> {
+        self.method.take_resident(index)
     }
 }
 

@@ -10,6 +10,7 @@
 //! file's own ([`super::flow`]). Deliberately absent: memory; see [`super::planned`].
 
 use super::error::LoadError;
+use super::holdings::block_align;
 use super::lifetimes::{LiveBuffer, live_buffers};
 use super::state::Roles;
 use crate::kernel::Kernel;
@@ -44,8 +45,10 @@ pub(super) struct Placement {
     pub(super) buffers: Vec<(SpaceId, usize)>,
     /// Per tensor, the memory id and the offset in bytes; `None` for tensors that are not planned.
     places: Vec<Option<(usize, usize)>>,
-    /// Per memory id, the bytes that the file asks for.
+    /// Per memory id, the bytes that the file asks for; past the file's own ids none.
     pub(super) file_bytes: Vec<usize>,
+    /// Memory ids below this one are scratch that other methods use too.
+    pub(super) lent_ids: usize,
 }
 
 impl Placement {
@@ -60,6 +63,7 @@ impl Placement {
             buffers: spaces.iter().copied().zip(file_bytes.iter().copied()).collect(),
             places: plan.tensors.iter().map(|tensor| place(tensor.storage)).collect(),
             file_bytes,
+            lent_ids: 0,
         }
     }
 
@@ -97,6 +101,57 @@ impl Placement {
         Ok(if total(&better) < total(&self) { better } else { self })
     }
 
+    /// Sets the tensors whose bytes must outlive a run apart from scratch, so that scratch can be lent.
+    ///
+    /// ```text
+    ///   id 1: a a s s s b b c         id 1: a a · · · b b c    lent
+    ///         (s is kept)             id 3: s s s              this method's own
+    /// ```
+    /// A kept tensor takes those that share bytes with it along: views of it.
+    pub(super) fn apart(mut self, plan: &MethodPlan, is_kept: &[bool]) -> Self {
+        let ids = self.buffers.len();
+        for id in 0..ids {
+            let space = self.buffers[id].0;
+            let mut inside: Vec<(usize, usize, usize)> = Vec::new();
+            for (tensor, spec) in plan.tensors.iter().enumerate() {
+                if let Some((_, start)) = self.place(tensor).filter(|place| place.0 == id) {
+                    inside.push((start, start + spec.size_bytes, tensor));
+                }
+            }
+            inside.sort_unstable();
+            let (mut lent_end, mut kept_end) = (0_usize, 0_usize);
+            // Runs of tensors that share bytes, one with the next.
+            let mut first = 0;
+            while first < inside.len() {
+                let (start, mut end, _) = inside[first];
+                let mut past = first + 1;
+                while past < inside.len() && inside[past].0 < end {
+                    end = end.max(inside[past].1);
+                    past += 1;
+                }
+                if inside[first..past].iter().any(|&(_, _, tensor)| is_kept[tensor]) {
+                    // As aligned as before.
+                    let align = block_align(space);
+                    let base = kept_end.next_multiple_of(align) + start % align;
+                    for &(offset, _, tensor) in &inside[first..past] {
+                        self.places[tensor] = Some((self.buffers.len(), base + (offset - start)));
+                    }
+                    kept_end = base + (end - start);
+                } else {
+                    lent_end = end;
+                }
+                first = past;
+            }
+            self.buffers[id].1 = lent_end;
+            if kept_end > 0 {
+                self.buffers.push((space, kept_end));
+                self.file_bytes.push(0);
+            }
+        }
+        self.lent_ids = ids;
+        self
+    }
+
     /// The planning problem of some live buffers: each in the memory id that stands for its space.
     pub(super) fn problem(&self, live: &[LiveBuffer]) -> Problem {
         let spec = |buffer: &LiveBuffer| {
@@ -129,6 +184,6 @@ impl Placement {
             let end = offset.saturating_add(buffer.size_bytes).next_multiple_of(ALIGN);
             buffers[id].1 = buffers[id].1.max(end);
         }
-        Self { buffers, places, file_bytes: self.file_bytes.clone() }
+        Self { buffers, places, file_bytes: self.file_bytes.clone(), lent_ids: 0 }
     }
 }

@@ -1,281 +1,112 @@
 //! Planned memory: one arena per space, carved as the plan says.
 //!
 //! ```text
-//!   arena of host      │ buffer 1 │ buffer 3 │ unplanned inputs and outputs │
+//!   arena of host      │ buffer 1 │ buffer 3 │ unplanned inputs and outputs │ copies of outputs that others may write │
 //!   arena of cuda:0    │ buffer 2 │
-//!   shared state       │ a named buffer that several methods keep          │   owned by all of them
+//!   arena of pinned    │ small tensors that cross between host and device, instead of their place in a buffer │
+//!   shared             │ state that several methods keep │ scratch that they lend │      owned by all of them
 //! ```
 //!
-//! Every byte is zero when a method is loaded, or what the file says it is initially.
+//! Every byte but lent scratch is zero when a method is loaded, or what the file says it is initially.
 //!
 //! Deliberately absent: offsets of its own. They are the file's, proved free of overlaps by [`super::flow`].
 
+use super::copies::Copies;
 use super::error::LoadError;
+use super::holdings::{Carved, Holdings, Refusal};
 use super::load::LoadOptions;
-use super::memory::Tables;
+use super::mapped::Mapped;
+use super::memory::{Tables, Temp};
 use super::placement::Placement;
+use super::shared::{Lent, SharedScratch, SharedState};
 use super::state::Roles;
-use crate::arena::{ArenaSet, PooledArena};
-use crate::program::{DataRef, MethodPlan, Program, StateMember, Storage};
-use crate::space::{AllocError, GraphId, Piece, Queue, QueueError, SpaceId};
+use super::wants::Wants;
+use crate::program::{DataRef, MethodPlan, Program, Storage};
+use crate::space::{QueueError, SpaceId};
 use crate::tensor::Tensor;
-use core::alloc::Layout;
 use core::ptr::NonNull;
+use parking_lot::Mutex;
 use std::sync::Arc;
-
-/// The alignment of a planned buffer on the host, in bytes: a cache line.
-const HOST_ALIGN: usize = 64;
-/// The alignment of a planned buffer on a device, in bytes: what CUDA's own allocator gives.
-const DEVICE_ALIGN: usize = 256;
-
-/// Bytes wanted in one space, for a named use.
-struct Want {
-    space: SpaceId,
-    size_bytes: usize,
-}
-
-/// Memory that was refused: the space, the bytes asked for, and what the space said.
-pub(super) type Refusal = (SpaceId, usize, String);
-
-/// A block that was taken.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Carved {
-    pub(super) address: NonNull<u8>,
-    pub(super) size_bytes: usize,
-    pub(super) space: SpaceId,
-}
-
-/// Arenas, and the device queues that order work on them.
-#[derive(Default)]
-pub(super) struct Holdings {
-    /// Before the arenas: a queue waits for its work when dropped, and then memory may go.
-    pub(super) queues: Vec<Box<dyn Queue>>,
-    arenas: Vec<(SpaceId, PooledArena)>,
-}
-
-impl core::fmt::Debug for Holdings {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Holdings").field("arenas", &self.arenas).finish_non_exhaustive()
-    }
-}
-
-impl Holdings {
-    /// Takes one arena per space, large enough for all wants there, and carves a block for each.
-    fn take(arenas: &ArenaSet, wants: &[Want], owner: &str) -> Result<(Self, Vec<Option<Carved>>), Refusal> {
-        let mut holdings = Self::default();
-        let mut blocks = vec![None; wants.len()];
-        for (first, want) in wants.iter().enumerate() {
-            let space = want.space;
-            if want.size_bytes == 0 || holdings.arenas.iter().any(|(known, _)| *known == space) {
-                continue;
-            }
-            let align = if space.is_host() { HOST_ALIGN } else { DEVICE_ALIGN };
-            let mine = || {
-                wants
-                    .iter()
-                    .enumerate()
-                    .skip(first)
-                    .filter(|(_, want)| want.space == space && want.size_bytes > 0)
-            };
-            let total = mine().try_fold(0_usize, |sum, (_, want)| {
-                sum.checked_add(want.size_bytes)?.checked_next_multiple_of(align)
-            });
-            let total = total.ok_or((space, usize::MAX, "more than can be addressed".to_string()))?;
-            let refused = |error: AllocError| (space, total, error.to_string());
-            let arena = arenas.take(space, total, owner).map_err(refused)?;
-            for (index, want) in mine() {
-                let layout = Layout::from_size_align(want.size_bytes, align)
-                    .map_err(|_| (space, want.size_bytes, "more than can be addressed".to_string()))?;
-                // Host blocks are zero from the start; a queue zeroes the others.
-                let block =
-                    if space.is_host() { arena.allocate_zeroed(layout) } else { arena.allocate(layout) };
-                let block = block.map_err(refused)?;
-                blocks[index] = Some(Carved { address: block.address(), size_bytes: want.size_bytes, space });
-            }
-            holdings.arenas.push((space, arena));
-            let queue = arenas.space(space).map_or(Ok(None), |space| space.open_queue());
-            if let Some(queue) = queue.map_err(|error| (space, total, error.to_string()))? {
-                holdings.queues.push(queue);
-            }
-        }
-        Ok((holdings, blocks))
-    }
-
-    /// The queue of a device space.
-    pub(super) fn queue(&mut self, space: SpaceId) -> Option<&mut (dyn Queue + 'static)> {
-        self.queues.iter_mut().find(|queue| queue.space() == space).map(AsMut::as_mut)
-    }
-
-    /// Does recorded work again on the pieces, and waits for it.
-    pub(super) fn replay(
-        &mut self,
-        space: SpaceId,
-        graph: GraphId,
-        uploads: &[Piece],
-        downloads: &[Piece],
-    ) -> Result<(), QueueError> {
-        let Some(queue) = self.queue(space) else { return Ok(()) };
-        // SAFETY: the pieces are bound memory of this method (T1), as long as they say; the graph uses arenas
-        // held here and by the delegates, which neither move nor shrink; the next line waits.
-        unsafe { queue.replay(graph, uploads, downloads) }?;
-        queue.synchronize()
-    }
-
-    /// Waits until every queue has done its work.
-    pub(super) fn synchronize(&mut self) -> Result<(), QueueError> {
-        self.queues.iter_mut().try_for_each(|queue| queue.synchronize())
-    }
-
-    /// Makes a block all zero.
-    fn zero(&mut self, block: Carved) -> Result<(), QueueError> {
-        if let Some(queue) = self.queue(block.space) {
-            // SAFETY: the block came from the arena of this space, held here, and nothing uses it now.
-            return unsafe { queue.fill(block.address, block.size_bytes, 0) };
-        }
-        // SAFETY: an arena's block in a space without a queue is host memory, and writable; nothing uses it now.
-        unsafe { block.address.write_bytes(0, block.size_bytes) };
-        Ok(())
-    }
-
-    /// Makes the bytes at `target` what `source` holds.
-    fn fill(&mut self, target: NonNull<u8>, space: SpaceId, source: &[u8]) -> Result<(), QueueError> {
-        if let Some(queue) = self.queue(space) {
-            let piece = Piece { target, source: NonNull::from(source).cast(), size_bytes: source.len() };
-            // SAFETY: the target is inside a block held here; the source is borrowed until the queue has done
-            // its work, which the next line waits for.
-            unsafe { queue.upload(&[piece]) }?;
-            return queue.synchronize();
-        }
-        // SAFETY: the target is inside a host block held here, at least as long as the source (the reader checked
-        // initial values against their tensors); it overlaps no file.
-        unsafe { target.copy_from_nonoverlapping(NonNull::from(source).cast(), source.len()) };
-        Ok(())
-    }
-}
-
-/// State that several methods of a program keep together.
-pub(super) struct SharedState {
-    holdings: parking_lot::Mutex<Holdings>,
-    /// Per entry of [`Program::shared_state`].
-    blocks: Vec<Option<Carved>>,
-    /// Held by the method that runs.
-    pub(super) running: parking_lot::Mutex<()>,
-}
-
-impl core::fmt::Debug for SharedState {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("SharedState").field("blocks", &self.blocks).finish_non_exhaustive()
-    }
-}
-
-// SAFETY: the blocks are memory of arenas held here; their bytes are touched by the method that holds `running`.
-unsafe impl Send for SharedState {}
-// SAFETY: as above.
-unsafe impl Sync for SharedState {}
-
-impl SharedState {
-    /// Takes a block for each shared buffer of the program, with its initial value.
-    pub(super) fn take(
-        program: &Program,
-        plan: &MethodPlan,
-        options: &LoadOptions,
-    ) -> Result<Self, LoadError> {
-        let entries = program.shared_state();
-        let mut wants = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let first =
-                entry.members.first().and_then(|member| program.methods().get(member.method as usize));
-            let space = first.and_then(|method| method.buffers.get(entry.buffer as usize));
-            let space = space.map_or(SpaceId::HOST, |buffer| buffer.space);
-            let space = options.arenas.resolve(space).unwrap_or(space);
-            wants.push(Want { space, size_bytes: entry.size_bytes });
-        }
-        let label = format!("{} (shared state)", program.label());
-        let (holdings, blocks) = Holdings::take(&options.arenas, &wants, &label)
-            .map_err(|refused| LoadError::refused(plan, "shared state", refused))?;
-        let state = Self { holdings: holdings.into(), blocks, running: parking_lot::Mutex::default() };
-        state.reset(program).map_err(|error| LoadError::queue(plan, "shared state", &error))?;
-        Ok(state)
-    }
-
-    /// Makes every shared buffer what the file says it is initially.
-    pub(super) fn reset(&self, program: &Program) -> Result<(), QueueError> {
-        let mut holdings = self.holdings.lock();
-        for (entry, block) in program.shared_state().iter().zip(&self.blocks) {
-            let Some(block) = *block else { continue };
-            holdings.zero(block)?;
-            let initial = entry.members.iter().find_map(|member| {
-                let method = program.methods().get(member.method as usize)?;
-                match method.tensors.get(member.tensor as usize)?.storage {
-                    Storage::Planned { initial, .. } => initial,
-                    _ => None,
-                }
-            });
-            if let Some(initial) = initial {
-                holdings.fill(block.address, block.space, program.data(initial))?;
-            }
-        }
-        holdings.synchronize()
-    }
-
-    /// The block of a tensor, where it is shared.
-    fn block(&self, program: &Program, member: (usize, usize)) -> Option<Carved> {
-        let is_member = |known: &StateMember| (known.method as usize, known.tensor as usize) == member;
-        let at = program.shared_state().iter().position(|entry| entry.members.iter().any(is_member))?;
-        self.blocks.get(at).copied().flatten()
-    }
-}
 
 /// The planned memory of a method.
 #[derive(Debug)]
 pub(super) struct Planned {
     pub(super) holdings: Holdings,
     pub(super) shared: Option<Arc<SharedState>>,
+    /// Scratch that this method uses by turns with others, the blocks that keep it there, and that of kernels.
+    pub(super) scratch: Option<SharedScratch>,
+    lent: Vec<Arc<Lent>>,
+    pub(super) lent_temp: Option<Arc<Mutex<Temp>>>,
     pub(super) placement: Placement,
     /// Per memory id.
     buffers: Vec<Option<Carved>>,
     /// Tensor indices of unplanned inputs and outputs, and the memory they have unless the caller's is used.
     staged: Vec<(usize, Carved)>,
+    /// Of outputs that another method's run may write over.
+    pub(super) copies: Copies,
+    /// After the queues, whose work may use it.
+    mapped: Mapped,
 }
 
-// SAFETY: the blocks are memory of arenas held here or by `shared`; whoever holds the method touches them, and
-// shared ones only while it holds `running`.
-unsafe impl Send for Planned {}
-
 impl Planned {
-    /// Takes what a plan wants.
+    /// Takes what the plan of method `index` wants.
     pub(super) fn take(
         program: &Program,
-        plan: &MethodPlan,
+        index: usize,
         placement: Placement,
         options: &LoadOptions,
     ) -> Result<Self, LoadError> {
-        let mut wants: Vec<Want> =
-            placement.buffers.iter().map(|&(space, size_bytes)| Want { space, size_bytes }).collect();
-        let mut staged_tensors = Vec::new();
-        for &id in plan.inputs.iter().chain(&plan.outputs) {
-            let Some(spec) = plan.tensor(id) else { continue };
-            let crate::value::Value::Tensor(index) = plan.value(id) else { continue };
-            if spec.storage == Storage::Supplied && !staged_tensors.contains(&(index as usize)) {
-                let space =
-                    options.arenas.resolve(spec.space).map_err(|missing| LoadError::MissingSpace {
-                        method: plan.name.to_string(),
-                        buffer: 0,
-                        needed_bytes: spec.size_bytes,
-                        space: missing.id,
-                        present: missing.to_string(),
-                    })?;
-                staged_tensors.push(index as usize);
-                wants.push(Want { space, size_bytes: spec.size_bytes });
-            }
-        }
-        let owner = format!("{} of {}", plan.name, program.label());
-        let (holdings, mut blocks) = Holdings::take(&options.arenas, &wants, &owner)
-            .map_err(|refused| LoadError::refused(plan, "its memory plan", refused))?;
-        let staged_blocks = blocks.split_off(plan.buffers.len());
-        let staged = staged_tensors.into_iter().zip(staged_blocks);
+        let plan = &program.methods()[index];
+        let wants = Wants::of(program, index, &placement, options)?;
+        let owner = format!("{} of {}", plan.name, program.file_name());
+        let refused = |refusal| LoadError::refused(plan, "its memory plan", refusal);
+        let (holdings, mut blocks) =
+            Holdings::take(&options.arenas, &wants.blocks, &owner).map_err(refused)?;
+        let copies = blocks.split_off(blocks.len() - wants.copied.len());
+        let staged = blocks.split_off(placement.buffers.len());
+        let staged = wants.staged.into_iter().zip(staged);
         let staged = staged.filter_map(|(tensor, block)| Some((tensor, block?))).collect();
-        Ok(Self { holdings, shared: None, placement, buffers: blocks, staged })
+        let copies = Copies::new(plan, wants.copied.into_iter().zip(copies));
+        let (shared, scratch, lent, lent_temp) = (None, None, Vec::new(), None);
+        let mapped = Mapped::take(plan, &placement, options, &owner);
+        let mut planned = Self {
+            holdings,
+            shared,
+            scratch,
+            lent,
+            lent_temp,
+            placement,
+            buffers: blocks,
+            staged,
+            copies,
+            mapped,
+        };
+        planned.borrow_scratch(options).map_err(refused)?;
+        Ok(planned)
+    }
+
+    /// Takes the blocks of memory ids that other methods use too: those of each space at once.
+    fn borrow_scratch(&mut self, options: &LoadOptions) -> Result<(), Refusal> {
+        if self.placement.lent_ids > 0 {
+            self.lent_temp = Some(options.scratch.lend_temp(&options.arenas)?);
+            self.scratch = Some(options.scratch.clone());
+        }
+        let is_lent = |&id: &usize| self.placement.buffers[id].1 > 0;
+        let mut ids: Vec<usize> = (0..self.placement.lent_ids).filter(is_lent).collect();
+        while let Some(&first) = ids.first() {
+            let space = self.placement.buffers[first].0;
+            let (here, others): (Vec<usize>, Vec<usize>) =
+                ids.into_iter().partition(|&id| self.placement.buffers[id].0 == space);
+            let sizes: Vec<usize> = here.iter().map(|&id| self.placement.buffers[id].1).collect();
+            let (memory, blocks) = options.scratch.lend(&options.arenas, space, &sizes)?;
+            self.holdings.open_queue(&options.arenas, space)?;
+            self.lent.push(memory);
+            for (id, block) in here.into_iter().zip(blocks) {
+                self.buffers[id] = Some(block);
+            }
+            ids = others;
+        }
+        Ok(())
     }
 
     /// The memory of an unplanned input or output.
@@ -303,10 +134,11 @@ impl Planned {
                 (NonNull::from(bytes).cast(), bytes.len(), SpaceId::HOST, false)
             }
             Storage::Planned { .. } => {
+                let mapped = self.mapped.of(index);
                 let shared = self.shared.as_ref().and_then(|shared| shared.block(program, (method, index)));
                 let place =
                     self.placement.place(index).and_then(|(id, offset)| Some((self.buffer(id)?, offset)));
-                match (shared, place) {
+                match (mapped.or(shared), place) {
                     (Some(block), _) => (block.address, block.size_bytes, block.space, true),
                     (None, Some((block, offset_bytes))) => {
                         // A pointer that may be the device's: moved as an address, never read here.
@@ -328,7 +160,7 @@ impl Planned {
         // * constants lie in the program, which the method keeps alive, and are bound read-only;
         // * the reader, or the planner's verifier, proved that `offset_bytes` and `size_bytes` lie inside the buffer,
         //   whose block is held here or by `shared` as long as the tensor, and is initialised before the first run;
-        // * one thread at a time holds the method, and `running` where state is shared.
+        // * one thread at a time holds the method, and `running` where memory is shared or lent.
         unsafe { tensor.bind(address, size_bytes, space, writable) };
     }
 
@@ -340,8 +172,8 @@ impl Planned {
         tables: &Tables,
     ) -> Result<(), LoadError> {
         let failed = |error: QueueError| LoadError::queue(plan, "its memory plan", &error);
-        let blocks: Vec<Carved> =
-            self.buffers.iter().flatten().copied().chain(self.staged.iter().map(|entry| entry.1)).collect();
+        let own = self.buffers.iter().skip(self.placement.lent_ids).flatten().copied();
+        let blocks: Vec<Carved> = own.chain(self.staged.iter().map(|entry| entry.1)).collect();
         for block in blocks.into_iter().filter(|block| !block.space.is_host()) {
             self.holdings.zero(block).map_err(failed)?;
         }

@@ -14,8 +14,9 @@ use super::lifetimes::{BufferRole, LiveBuffer, live_buffers, live_bytes_max};
 use super::load::LoadOptions;
 use super::placement::Placement;
 use super::state::{Roles, for_each_tensor};
+use super::wants::{Need, Wants, needs};
 use crate::kernel::Kernel;
-use crate::program::{MethodPlan, Program, Storage};
+use crate::program::{MethodPlan, Program, StateMember, Storage};
 use crate::space::SpaceId;
 use core::fmt;
 
@@ -26,13 +27,13 @@ const BOUND_ALIGN: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArenaRow {
-    /// The memory id.
+    /// The memory id; past the plan's own, what was set apart from lent scratch.
     pub index: usize,
     /// The space, after remapping.
     pub space: SpaceId,
     /// How many bytes.
     pub size_bytes: usize,
-    /// What lies there, in words.
+    /// What lies there, in words; "lent" where other methods use it by turns.
     pub used_by: String,
     /// The methods that share state of it.
     pub shared_with: Vec<String>,
@@ -44,7 +45,10 @@ pub struct ArenaRow {
 pub struct SpaceRow {
     /// The space.
     pub space: SpaceId,
-    /// Bytes that planned buffers and delegates hold while running.
+    /// Bytes of planned buffers.
+    pub planned_bytes: usize,
+    /// Bytes held while running: planned buffers, staging, copies of outputs, what delegates hold, and, once there
+    /// was a run, the scratch of kernels.
     pub peak_bytes: usize,
     /// Bytes that the file's own plan asks for; planned anew, a method may hold fewer.
     pub file_bytes: usize,
@@ -55,7 +59,7 @@ pub struct SpaceRow {
 impl SpaceRow {
     /// Whether a new plan holds fewer bytes than the file's.
     fn is_replanned(&self) -> bool {
-        self.peak_bytes < self.file_bytes
+        self.planned_bytes < self.file_bytes
     }
 }
 
@@ -75,6 +79,8 @@ pub struct MemoryReport {
     pub state: Vec<(String, SpaceId, usize)>,
     /// Bytes held for unplanned inputs and outputs.
     pub staging_bytes: usize,
+    /// What loading takes, by space and purpose; what delegates take beside it is below.
+    pub needs: Vec<Need>,
     /// What delegates hold for good: constants per space. Empty until the method is loaded.
     pub delegate_constants: Vec<(SpaceId, usize)>,
     /// What delegates hold for temporary values, per space. Empty until the method is loaded.
@@ -84,7 +90,7 @@ pub struct MemoryReport {
 }
 
 impl MemoryReport {
-    /// What a method wants, without taking it: sizes as in its file, spaces as `options` map them.
+    /// What a method wants, without taking it: sizes as in its file, spaces as `options` map them, nothing lent.
     ///
     /// # Errors
     /// [`super::LoadError`] where there is no such method.
@@ -106,19 +112,16 @@ impl MemoryReport {
             report.delegate_constants.extend(memory.constants);
             report.delegate_scratch.extend(memory.scratch);
         }
-        for &(space, bytes) in report.delegate_constants.iter().chain(&report.delegate_scratch) {
-            if let Some(row) = report.spaces.iter_mut().find(|row| row.space == space) {
-                row.peak_bytes += bytes;
-            } else {
-                let (file_bytes, lower_bound_bytes) = (0, None);
-                report.spaces.push(SpaceRow { space, peak_bytes: bytes, file_bytes, lower_bound_bytes });
-            }
-        }
+        let scratch_bytes = method.overhead_bytes().1;
+        let delegates = report.delegate_constants.iter().chain(&report.delegate_scratch).copied();
+        let held: Vec<_> = delegates.chain([(SpaceId::HOST, scratch_bytes)]).collect();
+        hold(&mut report.spaces, held.into_iter());
         report
     }
 
     /// Without every kernel nothing is known of what instructions write.
     fn new(program: &Program, plan: &MethodPlan, options: &LoadOptions, placement: &Placement) -> Self {
+        let index = program.methods().iter().position(|method| core::ptr::eq(method, plan)).unwrap_or(0);
         let kernels: Option<Vec<Kernel>> = (0..plan.operators.len())
             .map(|operator| options.kernels.get(plan.operator(u32::try_from(operator).ok()?)))
             .collect();
@@ -127,21 +130,29 @@ impl MemoryReport {
         let live =
             kernels.zip(roles.as_ref()).and_then(|(kernels, roles)| live_buffers(plan, kernels, roles));
         let arenas: Vec<ArenaRow> = (placement.buffers.iter().enumerate().skip(1))
+            // What a new plan, or lending, has emptied.
+            .filter(|&(index, &(_, size_bytes))| size_bytes > 0 || placement.file_bytes[index] == 0)
             .map(|(index, &(space, size_bytes))| ArenaRow {
                 index,
                 space,
                 size_bytes,
                 used_by: used_by(plan, placement, index),
-                shared_with: shared_with(program, plan, index),
+                shared_with: shared_with(program, plan, placement, index),
             })
             .collect();
         let state = roles.iter().flat_map(|roles| state_rows(plan, roles, &arenas)).collect();
-        let spaces = space_rows(&arenas, placement, live.as_deref());
+        let mut spaces = space_rows(placement, live.as_deref());
+        let wants = Wants::of(program, index, placement, options).ok();
+        if let Some(wants) = &wants {
+            let beside = wants.staging().iter().chain(wants.copies());
+            hold(&mut spaces, beside.map(|want| (want.space, want.size_bytes)));
+        }
         Self {
             method: plan.name.to_string(),
-            file: program.label().rsplit('/').next().unwrap_or_default().into(),
+            file: program.file_name().into(),
             constants_bytes: constants_bytes(plan),
             staging_bytes: staging_bytes(plan),
+            needs: wants.map_or_else(Vec::new, |wants| needs(program, index, placement, options, &wants)),
             delegate_constants: Vec::new(),
             delegate_scratch: Vec::new(),
             arenas,
@@ -166,23 +177,33 @@ fn state_rows<'a>(
     })
 }
 
-fn space_rows(arenas: &[ArenaRow], placement: &Placement, live: Option<&[LiveBuffer]>) -> Vec<SpaceRow> {
-    let mut rows: Vec<SpaceRow> = Vec::new();
-    for arena in arenas {
-        let (space, peak_bytes, file_bytes) =
-            (arena.space, arena.size_bytes, placement.file_bytes[arena.index]);
+/// Adds what is held beside planned buffers.
+fn hold(rows: &mut Vec<SpaceRow>, held: impl Iterator<Item = (SpaceId, usize)>) {
+    for (space, bytes) in held.filter(|&(_, bytes)| bytes > 0) {
         if let Some(row) = rows.iter_mut().find(|row| row.space == space) {
-            row.peak_bytes += peak_bytes;
+            row.peak_bytes = row.peak_bytes.saturating_add(bytes);
+        } else {
+            let (planned_bytes, file_bytes, lower_bound_bytes) = (0, 0, None);
+            rows.push(SpaceRow { space, planned_bytes, peak_bytes: bytes, file_bytes, lower_bound_bytes });
+        }
+    }
+}
+
+fn space_rows(placement: &Placement, live: Option<&[LiveBuffer]>) -> Vec<SpaceRow> {
+    let mut rows: Vec<SpaceRow> = Vec::new();
+    for (id, &(space, planned_bytes)) in placement.buffers.iter().enumerate().skip(1) {
+        let file_bytes = placement.file_bytes[id];
+        if let Some(row) = rows.iter_mut().find(|row| row.space == space) {
+            row.planned_bytes += planned_bytes;
             row.file_bytes += file_bytes;
         } else {
-            rows.push(SpaceRow { space, peak_bytes, file_bytes, lower_bound_bytes: None });
+            rows.push(SpaceRow { space, planned_bytes, peak_bytes: 0, file_bytes, lower_bound_bytes: None });
         }
     }
     for row in &mut rows {
-        let here = |buffer: &&LiveBuffer| {
-            arenas.iter().any(|arena| arena.index == buffer.buffer && arena.space == row.space)
-        };
+        let here = |live: &&LiveBuffer| placement.buffers[live.buffer].0 == row.space;
         row.lower_bound_bytes = live.map(|live| live_bytes_max(live.iter().filter(here), BOUND_ALIGN));
+        row.peak_bytes = row.planned_bytes;
     }
     rows
 }
@@ -227,22 +248,28 @@ fn used_by(plan: &MethodPlan, placement: &Placement, buffer: usize) -> String {
     };
     let parts: Vec<String> =
         [listed(&plan.inputs, "input"), listed(&plan.outputs, "output")].into_iter().flatten().collect();
+    let lent = if buffer < placement.lent_ids { ", lent" } else { "" };
     if parts.is_empty() {
         let count = (0..plan.tensors.len()).filter(|&tensor| here(tensor)).count();
-        return format!("{count} tensor{}", if count == 1 { "" } else { "s" });
+        let what = if buffer >= plan.buffers.len() { "state: " } else { "" };
+        return format!("{what}{count} tensor{}{lent}", if count == 1 { "" } else { "s" });
     }
-    parts.join("; ")
+    format!("{}{lent}", parts.join("; "))
 }
 
 /// The other methods that share state of a buffer.
-fn shared_with(program: &Program, plan: &MethodPlan, buffer: usize) -> Vec<String> {
+fn shared_with(program: &Program, plan: &MethodPlan, placement: &Placement, buffer: usize) -> Vec<String> {
     let mine = program.methods().iter().position(|method| core::ptr::eq(method, plan));
+    let is_mine = |member: &&StateMember| Some(member.method as usize) == mine;
     let mut names: Vec<String> = Vec::new();
-    for entry in program.shared_state().iter().filter(|entry| entry.buffer as usize == buffer) {
-        if !entry.members.iter().any(|member| Some(member.method as usize) == mine) {
+    for entry in program.shared_state() {
+        let here = |member: &StateMember| {
+            placement.place(member.tensor as usize).is_some_and(|(id, _)| id == buffer)
+        };
+        if !entry.members.iter().filter(is_mine).any(here) {
             continue;
         }
-        for member in entry.members.iter().filter(|member| Some(member.method as usize) != mine) {
+        for member in entry.members.iter().filter(|member| !is_mine(member)) {
             let name = program.methods()[member.method as usize].name.to_string();
             if !names.contains(&name) {
                 names.push(name);

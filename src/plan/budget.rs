@@ -87,7 +87,9 @@ impl Cancel {
 
 /// A budget being spent.
 pub(crate) struct Clock {
+    start: Instant,
     deadline: Option<Instant>,
+    keeps_back: bool,
     nodes: u64,
     cancel: Option<Cancel>,
     pub memory_max_bytes: usize,
@@ -95,18 +97,49 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn new(budget: &Budget, cancel: Option<&Cancel>) -> Self {
+        let start = Instant::now();
         Self {
-            deadline: budget.time_max.and_then(|time| Instant::now().checked_add(time)),
+            start,
+            deadline: budget.time_max.and_then(|time| start.checked_add(time)),
+            keeps_back: false,
             nodes: budget.nodes_max,
             cancel: cancel.cloned(),
             memory_max_bytes: budget.memory_max_bytes,
         }
     }
 
+    /// One that never stops.
+    pub(crate) fn endless() -> Self {
+        Self::new(&Budget::nodes(u64::MAX), None)
+    }
+
+    /// Whether no more may be spent on a search.
     pub(crate) fn is_over(&self) -> bool {
-        self.nodes == 0
-            || self.cancel.as_ref().is_some_and(Cancel::is_cancelled)
+        self.nodes == 0 || self.is_late()
+    }
+
+    /// Whether it is time to return, whatever is at hand.
+    pub(crate) fn is_late(&self) -> bool {
+        self.cancel.as_ref().is_some_and(Cancel::is_cancelled)
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Ends the search: the next thing to do would take too long.
+    pub(crate) fn stop(&mut self) {
+        self.nodes = 0;
+    }
+
+    /// Leaves this much time before the deadline for what follows the search.
+    pub(crate) fn keep_back(&mut self, time: Duration) {
+        self.deadline = self.deadline.map(|deadline| deadline.checked_sub(time).unwrap_or(self.start));
+    }
+
+    /// Leaves time to verify and hand over a plan of this many buffers, going by how long it took to get here.
+    pub(crate) fn keep_back_for(&mut self, buffers: usize) {
+        if !std::mem::replace(&mut self.keeps_back, true) && self.deadline.is_some() {
+            let per_buffer = |nanos: u64| Duration::from_nanos(nanos.saturating_mul(buffers as u64));
+            self.keep_back((self.start.elapsed() * 4).clamp(per_buffer(120), per_buffer(480)));
+        }
     }
 
     pub(crate) fn spend(&mut self, nodes: u64) {

@@ -4,6 +4,7 @@
 //! Three ways to find the gaps: a walk over all placed items by offset (dense programs), the placed
 //! neighbours from an index, sorted (sparse ones), and forbidden ranges (idle gaps and wishes).
 
+use super::budget::Clock;
 use super::instance::{Instance, Item, NONE, align_up};
 use super::neighbours::Neighbours;
 
@@ -17,6 +18,7 @@ pub(crate) enum Fit {
 }
 
 /// What is known of an instance before its items are placed: how crowded it is.
+#[derive(Debug)]
 pub(crate) struct Crowd {
     /// Pairs of items alive together.
     pub pairs: u64,
@@ -36,23 +38,38 @@ impl Crowd {
     }
 }
 
-/// Places the items in this order; pinned ones first.
-pub(crate) fn place(instance: &Instance, crowd: &Crowd, order: &[u32], fit: Fit) -> Vec<u64> {
+/// Places the items in this order; pinned ones first. `None` if the clock stops it.
+pub(crate) fn place(
+    instance: &Instance,
+    crowd: &Crowd,
+    order: &[u32],
+    fit: Fit,
+    clock: &Clock,
+) -> Option<Vec<u64>> {
     let mut offsets = vec![NONE; instance.len()];
-    place_around(instance, crowd, order, fit, &mut offsets);
-    offsets
+    place_around(instance, crowd, order, fit, &mut offsets, clock).then_some(offsets)
 }
 
-/// Places the items in this order around those that have an offset already.
-pub(crate) fn place_around(instance: &Instance, crowd: &Crowd, order: &[u32], fit: Fit, offsets: &mut [u64]) {
+/// Places the items in this order around those that have an offset already; says whether time allowed it.
+pub(crate) fn place_around(
+    instance: &Instance,
+    crowd: &Crowd,
+    order: &[u32],
+    fit: Fit,
+    offsets: &mut [u64],
+    clock: &Clock,
+) -> bool {
     if instance.is_general() {
-        place_general(instance, order, fit, offsets);
+        place_general(instance, order, fit, offsets, clock)
     } else if let Some(neighbours) = &crowd.neighbours {
-        place_indexed(instance, neighbours, order, fit, offsets);
+        place_indexed(instance, neighbours, order, fit, offsets, clock)
     } else {
-        place_walking(instance, order, fit, offsets);
+        place_walking(instance, order, fit, offsets, clock)
     }
 }
+
+/// How many items are placed between two looks at the clock.
+const LOOK: usize = 32;
 
 /// The items of `order`, those with a pin before those without.
 fn pins_first<'a>(instance: &'a Instance, order: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
@@ -103,12 +120,17 @@ impl Gaps {
 /// How many placed items a walk looks at in one go.
 const LANES: usize = 16;
 
-/// The placed items by offset; lives apart from bytes, so that strangers are passed many at a time.
-#[derive(Default)]
-struct Placed {
-    lower: Vec<i32>,
-    upper: Vec<i32>,
-    bytes: Vec<(u64, u64)>,
+/// How many placed items a block holds.
+const BLOCK: usize = 256;
+
+/// A run of the placed items by offset; lives apart from bytes, so that strangers are passed many at a time.
+struct Block {
+    len: usize,
+    /// From the first start to the last end of all: who misses these misses every one.
+    hull: (i32, i32),
+    lower: [i32; BLOCK],
+    upper: [i32; BLOCK],
+    bytes: [(u64, u64); BLOCK],
 }
 
 /// A step as a signed number in the same order: comparing those many at a time is cheaper.
@@ -116,16 +138,86 @@ const fn signed(step: u32) -> i32 {
     (step ^ (1 << 31)).cast_signed()
 }
 
+impl Block {
+    /// Without items; free places look as if they lived never.
+    fn new() -> Box<Self> {
+        let never = (i32::MAX, i32::MIN);
+        Box::new(Self {
+            len: 0,
+            hull: never,
+            lower: [never.0; BLOCK],
+            upper: [never.1; BLOCK],
+            bytes: [(0, 0); BLOCK],
+        })
+    }
+
+    fn insert(&mut self, at: usize, life: (i32, i32), bytes: (u64, u64)) {
+        self.lower.copy_within(at..self.len, at + 1);
+        self.upper.copy_within(at..self.len, at + 1);
+        self.bytes.copy_within(at..self.len, at + 1);
+        (self.lower[at], self.upper[at]) = life;
+        self.bytes[at] = bytes;
+        self.len += 1;
+        self.hull = (self.hull.0.min(life.0), self.hull.1.max(life.1));
+    }
+
+    /// Takes the upper half away.
+    fn split(&mut self) -> Box<Self> {
+        let (mut upper, half) = (Self::new(), self.len / 2);
+        let (len, mut lower) = (self.len, Self::new());
+        for at in 0..len {
+            let to = if at < half { &mut lower } else { &mut upper };
+            to.insert(to.len, (self.lower[at], self.upper[at]), self.bytes[at]);
+        }
+        *self = *lower;
+        upper
+    }
+
+    /// Passes all that are alive in `life`; true once `gaps` has what it wants.
+    #[expect(clippy::needless_bitwise_bool, reason = "no branch, so that lanes become a vector")]
+    fn walk(&self, life: (i32, i32), gaps: &mut Gaps) -> bool {
+        let (lower, upper) = (self.lower.as_chunks::<LANES>().0, self.upper.as_chunks::<LANES>().0);
+        for at in 0..self.len.div_ceil(LANES) {
+            let (lower, upper) = (&lower[at], &upper[at]);
+            let mut alive = 0_u32;
+            for lane in 0..LANES {
+                alive |= u32::from((lower[lane] < life.1) & (life.0 < upper[lane])) << lane;
+            }
+            while alive != 0 {
+                let lane = alive.trailing_zeros() as usize;
+                alive &= alive - 1;
+                let (offset, end) = self.bytes[at * LANES + lane];
+                if gaps.pass(offset, end) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}
+
+/// The placed items by offset.
+struct Placed {
+    blocks: Vec<Box<Block>>,
+}
+
 impl Placed {
-    fn push_at(&mut self, at: usize, own: &Item, offset: u64) {
-        self.lower.insert(at, signed(own.lower));
-        self.upper.insert(at, signed(own.upper));
-        self.bytes.insert(at, (offset, offset.saturating_add(own.size)));
+    fn new() -> Self {
+        Self { blocks: vec![Block::new()] }
     }
 
     fn enter(&mut self, own: &Item, offset: u64) {
-        let at = self.bytes.partition_point(|other| other.0 <= offset);
-        self.push_at(at, own, offset);
+        // The last block that begins no higher; the first if none does.
+        let block = self.blocks.partition_point(|block| block.bytes[0].0 <= offset).saturating_sub(1);
+        if self.blocks[block].len == BLOCK {
+            let upper = self.blocks[block].split();
+            self.blocks.insert(block + 1, upper);
+            return self.enter(own, offset);
+        }
+        let block = &mut self.blocks[block];
+        let at = block.bytes[..block.len].partition_point(|other| other.0 <= offset);
+        let life = (signed(own.lower), signed(own.upper));
+        block.insert(at, life, (offset, offset.saturating_add(own.size)));
     }
 
     /// Places one more item.
@@ -133,59 +225,46 @@ impl Placed {
         let own = &instance.items[item];
         let offset = instance.pin(item).unwrap_or_else(|| {
             let mut gaps = Gaps::new(own.size, instance.align_of(item), fit);
-            self.walk(own, &mut gaps);
+            let life = (signed(own.lower), signed(own.upper));
+            let near = self.blocks.iter().filter(|block| block.hull.0 < life.1 && life.0 < block.hull.1);
+            let _ = { near }.any(|block| block.walk(life, &mut gaps));
             gaps.offset()
         });
         self.enter(own, offset);
         offset
     }
-
-    /// Walks up past all that are alive with `own`, until `gaps` has what it wants.
-    #[expect(clippy::needless_bitwise_bool, reason = "no branch, so that lanes become a vector")]
-    fn walk(&self, own: &Item, gaps: &mut Gaps) {
-        let (first, last) = (signed(own.lower), signed(own.upper));
-        let (lower, lower_rest) = self.lower.as_chunks::<LANES>();
-        let (upper, upper_rest) = self.upper.as_chunks::<LANES>();
-        for (at, (lower, upper)) in lower.iter().zip(upper).enumerate() {
-            let mut alive = 0_u32;
-            for lane in 0..LANES {
-                alive |= u32::from((lower[lane] < last) & (first < upper[lane])) << lane;
-            }
-            while alive != 0 {
-                let lane = alive.trailing_zeros() as usize;
-                alive &= alive - 1;
-                let (offset, end) = self.bytes[at * LANES + lane];
-                if gaps.pass(offset, end) {
-                    return;
-                }
-            }
-        }
-        let from = lower.len() * LANES;
-        for (at, (&lower, &upper)) in lower_rest.iter().zip(upper_rest).enumerate() {
-            let (offset, end) = self.bytes[from + at];
-            if lower < last && first < upper && gaps.pass(offset, end) {
-                return;
-            }
-        }
-    }
 }
 
-fn place_walking(instance: &Instance, order: &[u32], fit: Fit, offsets: &mut [u64]) {
-    let mut placed = Placed::default();
+fn place_walking(instance: &Instance, order: &[u32], fit: Fit, offsets: &mut [u64], clock: &Clock) -> bool {
+    let mut placed = Placed::new();
     let mut given: Vec<(u64, usize)> =
         offsets.iter().copied().zip(0..).filter(|(at, _)| *at != NONE).collect();
     given.sort_unstable();
-    for (at, &(offset, item)) in given.iter().enumerate() {
-        placed.push_at(at, &instance.items[item], offset);
+    for (offset, item) in given {
+        placed.enter(&instance.items[item], offset);
     }
-    for item in pins_first(instance, order) {
+    for (at, item) in pins_first(instance, order).enumerate() {
+        if at % LOOK == 0 && clock.is_late() {
+            return false;
+        }
         offsets[item] = placed.fit(instance, item, fit);
     }
+    true
 }
 
-fn place_indexed(instance: &Instance, neighbours: &Neighbours, order: &[u32], fit: Fit, offsets: &mut [u64]) {
+fn place_indexed(
+    instance: &Instance,
+    neighbours: &Neighbours,
+    order: &[u32],
+    fit: Fit,
+    offsets: &mut [u64],
+    clock: &Clock,
+) -> bool {
     let mut near: Vec<(u64, u64)> = Vec::new();
-    for item in pins_first(instance, order) {
+    for (at, item) in pins_first(instance, order).enumerate() {
+        if at % LOOK == 0 && clock.is_late() {
+            return false;
+        }
         let own = instance.items[item];
         offsets[item] = instance.pin(item).unwrap_or_else(|| {
             near.clear();
@@ -201,13 +280,17 @@ fn place_indexed(instance: &Instance, neighbours: &Neighbours, order: &[u32], fi
             gaps.offset()
         });
     }
+    true
 }
 
 /// Whole rectangles are not enough: every pair of segments alive together forbids a range of offsets.
-fn place_general(instance: &Instance, order: &[u32], fit: Fit, offsets: &mut [u64]) {
+fn place_general(instance: &Instance, order: &[u32], fit: Fit, offsets: &mut [u64], clock: &Clock) -> bool {
     let mut placed: Vec<usize> = (0..instance.len()).filter(|&item| offsets[item] != NONE).collect();
     let mut forbidden: Vec<(u64, u64)> = Vec::new();
     for item in pins_first(instance, order) {
+        if clock.is_late() {
+            return false;
+        }
         forbidden.clear();
         for &other in &placed {
             forbid(instance, item, other, offsets[other], &mut forbidden);
@@ -223,6 +306,7 @@ fn place_general(instance: &Instance, order: &[u32], fit: Fit, offsets: &mut [u6
         });
         placed.push(item);
     }
+    true
 }
 
 /// The offsets that `item` cannot have because `other` lies at `offset`.

@@ -23,7 +23,7 @@
 //! | [`Portfolio`] | the best of several orders, and a dive: the fast mode |
 //! | [`Exact`] | searches within a [`Budget`], proves optimality or says how far it is |
 //!
-//! [`replan`] mends a plan after a change; [`csv`] reads and writes problems and plans; [`svg`] draws them;
+//! [`replan`] mends a plan after a change, a [`Replanner`] after many; [`csv`] reads and writes problems and plans; [`svg`] draws them;
 //! [`culprits`] says which buffers make the peak.
 //!
 //! The same input gives the same plan on any machine (a budget in time aside). Deliberately absent:
@@ -40,6 +40,7 @@ mod neighbours;
 mod portfolio;
 mod reduce;
 mod replan;
+mod replanner;
 mod result;
 mod solve;
 mod spec;
@@ -47,11 +48,13 @@ mod strategies;
 mod stream;
 pub mod svg;
 mod verify;
+mod verify_few;
 
 pub use bound::{Culprits, culprits};
 pub use budget::{Budget, Cancel};
 pub use error::{AliasFault, CULPRITS_MAX, PlanError, Violation};
 pub use replan::{Replanned, replan};
+pub use replanner::Replanner;
 pub use result::{Plan, SpaceReport, Status};
 pub use solve::lower_bounds;
 pub use spec::{Alias, BufferSpec, IdleGap, Lifespan, Problem, SpaceSpec};

@@ -7,6 +7,7 @@
 use super::instance::Instance;
 
 /// Neighbours in O(run + neighbours) without a tree.
+#[derive(Debug)]
 pub(crate) struct Neighbours {
     run: usize,
     starts: Vec<u32>,

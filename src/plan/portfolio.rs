@@ -1,14 +1,23 @@
 #![forbid(unsafe_code)]
-//! The fast mode: a few orders and fits, the best of them, and a short dive of the search if none meets the bound.
+//! Plans without a search: a few orders and fits, the best of them, and for the fast mode a short dive.
 
-use super::budget::{Budget, Clock};
-use super::exact::{Best, improve};
+use super::budget::Clock;
+use super::exact::{Best, dive};
 use super::fit::{Crowd, Fit, Key, order_by, place};
 use super::instance::{Instance, NONE};
 use super::stream::place_streaming;
 
 /// The most pairs alive together for which more than one order is tried at any price.
 const PAIRS_FEW: u64 = 2_000_000;
+
+/// The most items that are placed by size whatever the clock says: about a millisecond.
+const ITEMS_FEW: usize = 512;
+
+/// The most items for a dive: its time grows with their square.
+const DIVE_ITEMS_MAX: usize = 1024;
+
+/// The most pairs alive together for which the fast mode tries other orders after a dive.
+const PAIRS_FAST: u64 = 40_000;
 
 /// Whether items can be placed in order of start without asking about neighbours.
 fn can_stream(instance: &Instance) -> bool {
@@ -20,41 +29,71 @@ pub(crate) fn by_start(instance: &Instance, fit: Fit) -> Vec<u64> {
     if can_stream(instance) {
         return place_streaming(instance, fit);
     }
-    place(instance, &Crowd::new(instance), &order_by(instance, Key::Start), fit)
+    by_key(instance, &Crowd::new(instance), Key::Start, fit)
 }
 
-/// The most items for a dive: its time grows with their square.
-const DIVE_ITEMS_MAX: usize = 2048;
+/// Places in the order of a key.
+pub(crate) fn by_key(instance: &Instance, crowd: &Crowd, key: Key, fit: Fit) -> Vec<u64> {
+    place(instance, crowd, &order_by(instance, key), fit, &Clock::endless()).unwrap_or_default()
+}
 
-fn by_size(instance: &Instance, crowd: &Crowd, bound: u64) -> Best {
-    let offsets = place(instance, crowd, &order_by(instance, Key::Size), Fit::First);
+/// Takes over offsets where they are lower.
+fn take(instance: &Instance, best: &mut Best, offsets: Vec<u64>) {
+    let peak = instance.peak_saturating(&offsets);
+    if peak < best.peak || best.offsets.is_empty() {
+        (best.peak, best.offsets) = (peak, offsets);
+    }
+}
+
+/// The largest first.
+pub(crate) fn by_size(instance: &Instance, crowd: &Crowd, bound: u64) -> Best {
+    let offsets = by_key(instance, crowd, Key::Size, Fit::First);
     Best { peak: instance.peak_saturating(&offsets), offsets, bound }
 }
 
-/// The best of the cheap plans.
-pub(crate) fn cheap(instance: &Instance, bound: u64) -> Best {
-    let crowd = Crowd::new(instance);
-    let mut best = by_size(instance, &crowd, bound);
-    improve_cheaply(instance, &crowd, &mut best);
+/// The best of the cheap plans that the clock allows. At least one is made, and that by size too if the first
+/// one does not fit.
+pub(crate) fn cheap(instance: &Instance, bound: u64, clock: &Clock) -> Best {
+    let few = instance.len() <= ITEMS_FEW && !instance.is_general();
+    let crowd = few.then(|| Crowd::new(instance));
+    let mut best = match &crowd {
+        Some(crowd) => by_size(instance, crowd, bound),
+        None => {
+            let offsets = place_streaming(instance, Fit::Best);
+            Best { peak: instance.peak_saturating(&offsets), offsets, bound }
+        }
+    };
+    let fits = best.peak <= instance.capacity && best.peak < NONE;
+    if best.peak <= bound || (fits && clock.is_late()) {
+        return best;
+    }
+    let crowd = crowd.unwrap_or_else(|| Crowd::new(instance));
+    if !few {
+        let order = order_by(instance, Key::Size);
+        let placed = place(instance, &crowd, &order, Fit::First, clock);
+        let placed = placed.or_else(|| {
+            if fits { None } else { place(instance, &crowd, &order, Fit::First, &Clock::endless()) }
+        });
+        placed.into_iter().for_each(|offsets| take(instance, &mut best, offsets));
+    }
+    improve_cheaply(instance, &crowd, &mut best, clock);
     best
 }
 
-fn improve_cheaply(instance: &Instance, crowd: &Crowd, best: &mut Best) {
+/// Tries other orders and fits until one meets the bound.
+fn improve_cheaply(instance: &Instance, crowd: &Crowd, best: &mut Best, clock: &Clock) {
     let tries: [(Key, Fit); 4] =
         [(Key::Size, Fit::Best), (Key::Start, Fit::Best), (Key::Life, Fit::Best), (Key::Area, Fit::First)];
     let tries = if crowd.pairs <= PAIRS_FEW { &tries[..] } else { &[] };
     for &(key, fit) in tries {
-        if best.peak <= best.bound {
+        if best.peak <= best.bound || clock.is_late() {
             return;
         }
         let offsets = match key {
-            Key::Start => by_start(instance, fit),
-            _ => place(instance, crowd, &order_by(instance, key), fit),
+            Key::Start if can_stream(instance) => Some(place_streaming(instance, fit)),
+            _ => place(instance, crowd, &order_by(instance, key), fit, clock),
         };
-        let peak = instance.peak_saturating(&offsets);
-        if peak < best.peak {
-            (best.peak, best.offsets) = (peak, offsets);
-        }
+        offsets.into_iter().for_each(|offsets| take(instance, best, offsets));
     }
 }
 
@@ -63,15 +102,10 @@ pub(crate) fn fast(instance: &Instance, bound: u64) -> Best {
     let crowd = Crowd::new(instance);
     let mut best = by_size(instance, &crowd, bound);
     if best.peak > bound && best.peak < NONE && crowd.pairs <= PAIRS_FEW && instance.len() <= DIVE_ITEMS_MAX {
-        // One order, hardly more nodes than items: what the first descent finds.
-        let mut clock = Clock::new(
-            &Budget::nodes((instance.len() as u64 + 32) * (1 + instance.len() as u64 / 512)),
-            None,
-        );
-        improve(instance, &mut best, 0, &mut clock, &mut |_| {});
-        // What a dive says about the bound is left to the search: this mode promises no proof.
-        best.bound = bound;
+        dive(instance, &mut best);
     }
-    improve_cheaply(instance, &crowd, &mut best);
+    if crowd.pairs <= PAIRS_FAST {
+        improve_cheaply(instance, &crowd, &mut best, &Clock::endless());
+    }
     best
 }

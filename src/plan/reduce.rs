@@ -45,7 +45,7 @@ pub(crate) fn check(problem: &Problem) -> Result<(), PlanError> {
     Ok(())
 }
 
-fn check_buffer(problem: &Problem, buffer: usize, spec: &BufferSpec) -> Result<(), PlanError> {
+pub(crate) fn check_buffer(problem: &Problem, buffer: usize, spec: &BufferSpec) -> Result<(), PlanError> {
     let Lifespan { first, last } = spec.lifespan;
     if first > last {
         return Err(PlanError::ReversedLifespan { buffer, first, last });

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::budget::Clock;
 use super::error::PlanError;
 use super::exact::Best;
 use super::fit::{Crowd, Fit, Key, place_around, sort_by};
@@ -68,7 +69,7 @@ fn mend(instance: &Instance, bound: u64, old: &Plan, slack_percent: u64) -> Best
     let mut order: Vec<u32> = homeless.map(|(_, item)| item).collect();
     if !order.is_empty() {
         sort_by(instance, Key::Size, &mut order);
-        place_around(instance, &Crowd::new(instance), &order, Fit::First, &mut offsets);
+        place_around(instance, &Crowd::new(instance), &order, Fit::First, &mut offsets, &Clock::endless());
     }
     let peak = instance.peak_saturating(&offsets);
     let limit = u128::from(bound) * u128::from(slack_percent.saturating_add(100)) / 100;

@@ -218,6 +218,11 @@ impl BufferSpec {
         self.extras.as_ref().map_or(0, |extras| extras.accesses)
     }
 
+    /// Whether it has neither wish, alias, gaps nor a choice of spaces.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.extras.is_none()
+    }
+
     fn extras_mut(&mut self) -> &mut Extras {
         self.extras.get_or_insert_default()
     }

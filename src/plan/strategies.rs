@@ -7,9 +7,9 @@ use super::Plan;
 use super::budget::{Budget, Cancel, Clock};
 use super::error::PlanError;
 use super::exact::{Best, improve};
-use super::fit::{Crowd, Fit, Key, order_by, place};
+use super::fit::{Crowd, Fit, Key};
 use super::instance::{Instance, align_up};
-use super::portfolio::{by_start, cheap, fast};
+use super::portfolio::{by_key, by_size, by_start, cheap, fast};
 use super::solve::solve;
 use super::spec::Problem;
 
@@ -88,7 +88,7 @@ pub struct Tiered;
 impl Planner for Tiered {
     fn plan(&self, problem: &Problem) -> Result<Plan, PlanError> {
         solve(problem, &mut |instance, bound| {
-            let offsets = place(instance, &Crowd::new(instance), &order_by(instance, Key::Tier), Fit::First);
+            let offsets = by_key(instance, &Crowd::new(instance), Key::Tier, Fit::First);
             with_peak(instance, offsets, bound)
         })
     }
@@ -100,11 +100,7 @@ pub struct GreedyBySize;
 
 impl Planner for GreedyBySize {
     fn plan(&self, problem: &Problem) -> Result<Plan, PlanError> {
-        solve(problem, &mut |instance, bound| {
-            let crowd = Crowd::new(instance);
-            let offsets = place(instance, &crowd, &order_by(instance, Key::Size), Fit::First);
-            with_peak(instance, offsets, bound)
-        })
+        solve(problem, &mut |instance, bound| by_size(instance, &Crowd::new(instance), bound))
     }
 }
 
@@ -198,7 +194,8 @@ impl Planner for Exact {
             }
         };
         solve(problem, &mut |instance, bound| {
-            let mut best = cheap(instance, bound);
+            clock.keep_back_for(problem.buffers.len());
+            let mut best = cheap(instance, bound, &clock);
             tell(&best);
             let enough = if self.goal == Goal::Fits { instance.capacity } else { 0 };
             improve(instance, &mut best, enough, &mut clock, &mut |best| tell(best));

@@ -6,24 +6,28 @@
 use super::fit::Fit;
 use super::instance::{Instance, NONE, align_up};
 
-/// Offsets for an instance without pins, gaps or wishes.
+/// Offsets for any instance: above all pins, and as if there were neither gaps nor wishes.
 pub(crate) fn place_streaming(instance: &Instance, fit: Fit) -> Vec<u64> {
     let items = &instance.items;
     let mut offsets = vec![NONE; items.len()];
+    let pinned = (0..items.len()).filter_map(|item| Some(instance.pin(item)? + items[item].size));
+    let mut free = FreeList { ranges: Vec::new(), top: pinned.max().unwrap_or(0) };
     let mut by_end: Vec<u32> = (0..u32::try_from(items.len()).unwrap_or(u32::MAX)).collect();
     sort_by_end(instance, &mut by_end);
-    let mut free = FreeList::default();
     let mut ended = 0;
     for (item, own) in items.iter().enumerate() {
         while let Some(&other) = by_end.get(ended) {
             if items[other as usize].upper > own.lower {
                 break;
             }
-            let offset = offsets[other as usize];
-            free.give(offset, offset.saturating_add(items[other as usize].size));
+            if instance.pin(other as usize).is_none() {
+                let offset = offsets[other as usize];
+                free.give(offset, offset.saturating_add(items[other as usize].size));
+            }
             ended += 1;
         }
-        offsets[item] = free.take(own.size, instance.align_of(item), fit);
+        let pin = instance.pin(item);
+        offsets[item] = pin.unwrap_or_else(|| free.take(own.size, instance.align_of(item), fit));
     }
     offsets
 }
@@ -51,7 +55,6 @@ fn sort_by_end(instance: &Instance, by_end: &mut [u32]) {
 }
 
 /// Free ranges below the top, by offset; everything from `top` up is free too.
-#[derive(Default)]
 struct FreeList {
     ranges: Vec<(u64, u64)>,
     top: u64,

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use super::Plan;
 use super::error::Violation;
 use super::spec::{Alias, BufferSpec, Problem};
+use super::verify_few::{self, Narrow, Sweep};
 
 /// Checks that every offset is aligned and within its space, that pins and views lie where they must, and
 /// that no two buffers of one space that are alive together share a byte, unless they share storage.
@@ -38,6 +39,9 @@ pub fn verify(problem: &Problem, plan: &Plan) -> Result<(), Violation> {
     }
     for (buffer, spec) in problem.buffers.iter().enumerate() {
         check_alone(problem, plan, buffer, spec)?;
+    }
+    if matches!(sweep_plain(problem, plan), Sweep::Apart) {
+        return Ok(());
     }
     let storages = Storages::new(problem, plan)?;
     let mut by_space: Vec<Vec<Rect>> = vec![Vec::new(); problem.spaces.len()];
@@ -301,4 +305,37 @@ fn sweep(mut rects: Vec<Rect>) -> Result<(), Violation> {
         }
     }
     Ok(())
+}
+
+/// The fast sweep, for whole buffers of one space given in order of start, if steps and bytes fit in its
+/// numbers: bytes in units that divide every start and end. Whatever it finds is left to the other to report.
+fn sweep_plain(problem: &Problem, plan: &Plan) -> Sweep {
+    let is_whole = |spec: &BufferSpec| spec.gaps().is_empty() && spec.alias().is_none();
+    let in_order = problem.buffers.is_sorted_by_key(|spec| spec.lifespan.first);
+    if problem.spaces.len() != 1
+        || !in_order
+        || !plan.shared.is_empty()
+        || !problem.buffers.iter().all(is_whole)
+    {
+        return Sweep::Crowded;
+    }
+    let (mut steps, mut bytes) = (0, 0);
+    for (spec, offset) in problem.buffers.iter().zip(&plan.offsets) {
+        steps |= spec.lifespan.last;
+        bytes |= offset | (offset + spec.size_bytes);
+    }
+    let shift = bytes.trailing_zeros().min(63);
+    let most = u64::from(i32::MAX.cast_unsigned());
+    if steps > most || bytes >> shift > most {
+        return Sweep::Crowded;
+    }
+    let small = |number: u64| i32::try_from(number).unwrap_or(i32::MAX);
+    let real = problem.buffers.iter().zip(&plan.offsets);
+    let real = real.filter(|(spec, _)| spec.size_bytes > 0 && !spec.lifespan.is_empty());
+    verify_few::sweep(real.map(|(spec, offset)| Narrow {
+        first: small(spec.lifespan.first),
+        last: small(spec.lifespan.last),
+        offset: small(offset >> shift),
+        end: small((offset + spec.size_bytes) >> shift),
+    }))
 }

@@ -125,6 +125,11 @@ impl Program {
         &self.label
     }
 
+    /// The last part of [`label`](Self::label): the name of its file.
+    pub fn file_name(&self) -> &str {
+        self.label.rsplit('/').next().unwrap_or(&self.label)
+    }
+
     /// Every method, in the order of the file; also those whose data file was not given.
     pub fn methods(&self) -> &[MethodPlan] {
         &self.methods

@@ -2,9 +2,10 @@
 //! Why memory was not given, with every number a reader needs.
 //!
 //! ```text
-//! host: 768 bytes at alignment 64 refused: over the limit of 512 bytes set by the arena set; 0 live, 512 free
+//! host: 768 bytes at alignment 64 refused: over the limit of 512 bytes set by the arena set; 0 live, 512 free,
+//!   256 short
 //! cuda:0: 700 bytes (768 with padding) at alignment 256 for kv: forward/softmax refused: no room now; 9216 live,
-//!   512 free; most held by weights (8192), forward (1024); retried after drain 0, merge 0, trim 4096, callback 0
+//!   512 free, 188 short; most held by weights (8192), forward (1024); retried after drain 0, merge 0, trim 4096, callback 0
 //! ```
 //!
 //! Deliberately absent: anything on the heap. Building the value allocates nothing.
@@ -306,6 +307,9 @@ impl fmt::Display for AllocError {
         write!(f, "; {live_bytes} live")?;
         if let Some(free) = self.largest_free_bytes {
             write!(f, ", {free} free")?;
+            if let Some(short) = asked_bytes.checked_sub(free).filter(|&short| short > 0) {
+                write!(f, ", {short} short")?;
+            }
         }
         for (index, Owner { tag, bytes }) in self.owners().enumerate() {
             let lead = if index == 0 { "; most held by" } else { "," };

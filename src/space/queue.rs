@@ -5,11 +5,14 @@
 //! ```
 //!
 //! One method owns one queue; everything that touches the method's device memory goes through it, so that
-//! memory is reused in queue order and the host waits once per run. Deliberately absent: which addresses
+//! memory is reused in queue order and the host waits once per run. Work that nothing of the host takes part in can
+//! be left to the device, behind a [`Mark`]. Deliberately absent: which addresses
 //! are valid; the caller says so where it binds them.
 
 use super::SpaceId;
+use core::fmt::Debug;
 use core::ptr::NonNull;
+use std::sync::Arc;
 
 /// One range to copy. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +46,40 @@ pub struct QueueError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraphId(pub u32);
 
+/// A place in a queue's work: done once everything that was queued before it is.
+pub trait Mark: Debug + Send + Sync {
+    /// Whether the work before it is done.
+    ///
+    /// # Errors
+    /// [`QueueError`]: what failed of that work.
+    fn is_done(&self) -> Result<bool, QueueError>;
+
+    /// Waits until the work before it is done.
+    ///
+    /// # Errors
+    /// [`QueueError`]: what failed of that work.
+    fn synchronize(&self) -> Result<(), QueueError>;
+
+    /// Waits until all work of the device is done, whoever queued it.
+    ///
+    /// # Errors
+    /// [`QueueError`]: what failed of that work.
+    fn synchronize_device(&self) -> Result<(), QueueError>;
+
+    /// Lets what a stream of this device is given from now on wait for it.
+    ///
+    /// # Safety
+    /// * `stream` is the driver's handle of a live stream, or 0 for the default one.
+    ///
+    /// # Errors
+    /// [`QueueError`]: what the driver said.
+    unsafe fn order(&self, stream: usize) -> Result<(), QueueError>;
+}
+
+fn one_stream(space: SpaceId, call: &'static str) -> QueueError {
+    QueueError { space, call, reason: "this queue has no streams but its own".into() }
+}
+
 /// In-order work on one device.
 ///
 /// Uploads take their source bytes before they return, unless the source is pinned; downloads write their
@@ -54,6 +91,34 @@ pub trait Queue: Send {
 
     /// The driver's handle of the stream, for delegates that launch on it; 0 where there is none.
     fn raw_stream(&self) -> usize;
+
+    /// Sends work to a stream of the caller's from now on, or with `None` to the queue's own again, in either case
+    /// behind all that the queue was given before.
+    ///
+    /// # Safety
+    /// * `stream` is the driver's handle of a stream of this device, or 0 for the default one, and lives until
+    ///   [`Queue::synchronize`] or [`Queue::leave`].
+    ///
+    /// # Errors
+    /// [`QueueError`] where the device has no such streams.
+    unsafe fn switch(&mut self, stream: Option<usize>) -> Result<(), QueueError> {
+        if stream.is_none() { Ok(()) } else { Err(one_stream(self.space(), "switch")) }
+    }
+
+    /// Whether bytes of the host take part in what was queued since the last [`Queue::synchronize`]: only where they
+    /// do not may [`Queue::leave`] take its place. A queue without streams says yes.
+    fn crosses_host(&self) -> bool {
+        true
+    }
+
+    /// Leaves the work so far to the device, in the place of [`Queue::synchronize`], and goes back to the queue's own
+    /// stream. Ranges of host memory must not take part in it.
+    ///
+    /// # Errors
+    /// [`QueueError`]: what the driver said.
+    fn leave(&mut self) -> Result<Arc<dyn Mark>, QueueError> {
+        Err(one_stream(self.space(), "leave"))
+    }
 
     /// Queues copies from host to device.
     ///

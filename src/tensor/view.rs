@@ -109,7 +109,7 @@ impl Tensor {
     /// Until the tensor is bound anew, unbound or dropped:
     /// * where the CPU reaches `space`, the range is valid for reads, and for writes if `writable`,
     ///   and its bytes are initialised;
-    /// * no other thread writes the range while `self` is borrowed, nor reads it if `writable`;
+    /// * while bytes are reached through `self`, no other thread writes the range, nor reads it if `writable`;
     /// * no Rust reference other than through [`Tensor`]s covers the range while `self` is borrowed.
     pub unsafe fn bind(
         &mut self,

@@ -2,7 +2,7 @@
 
 use crate::support::fake_device::FakeDevice;
 use crate::support::numbers::Numbers;
-use arenite::{AllocErrorKind, ArenaSet, HostSpace, LimitSource, MemorySpace, SpaceId};
+use arenite::{AllocErrorKind, ArenaSet, HostSpace, LimitSource, MemorySpace, Meter, SpaceId, Usage};
 use core::alloc::Layout;
 use std::sync::Arc;
 
@@ -199,4 +199,47 @@ fn the_report_prints_a_table_with_owners_and_reasons() {
     assert!(text.contains("forward: arena 1 with a name th"), "{text}");
     assert!(text.contains("cuda:0        absent: no driver"), "{text}");
     assert!(text.contains("5000"), "{text}");
+}
+
+#[test]
+fn a_meter_counts_sets_together_and_outlives_them() {
+    let meter = Meter::default();
+    let set = || ArenaSet::builder().space(Arc::new(HostSpace::new())).meter(meter.clone()).build();
+    let (a, b) = (set(), set());
+    let of_a = a.take(SpaceId::HOST, 100, "a").unwrap();
+    let of_b = b.take(SpaceId::HOST, 50, "b").unwrap();
+    assert_eq!(meter.usage(SpaceId::HOST), usage(150, 150));
+    drop((of_a, a));
+    assert_eq!(meter.usage(SpaceId::HOST), usage(50, 150), "the peak stays when a set goes");
+    let more = b.take(SpaceId::HOST, 60, "b").unwrap();
+    assert_eq!(meter.usage(SpaceId::HOST), usage(110, 150), "peaks at different times are not added");
+    meter.reset_peak();
+    drop((of_b, more));
+    assert_eq!(meter.usage(SpaceId::HOST), usage(0, 110));
+    assert_eq!(meter.spaces(), [SpaceId::HOST]);
+}
+
+fn usage(current_bytes: usize, peak_bytes: usize) -> Usage {
+    Usage { current_bytes, peak_bytes }
+}
+
+#[test]
+fn what_is_refused_is_in_no_peak() {
+    let meter = Meter::default();
+    let device = Arc::new(FakeDevice::new(1000));
+    let arenas = ArenaSet::builder().space(Arc::clone(&device) as _).meter(meter.clone()).build();
+    let arena = arenas.take(SpaceId::cuda(0), 600, "a").unwrap();
+    assert!(arenas.take(SpaceId::cuda(0), 5000, "b").is_err());
+    assert!(arena.allocate(layout(5000, 1)).is_err());
+    assert_eq!(arenas.report().spaces[0].peak_bytes, 600);
+    assert_eq!(meter.usage(SpaceId::cuda(0)), usage(600, 600));
+}
+
+#[test]
+fn arenas_of_a_closed_set_go_on() {
+    let arenas = ArenaSet::host();
+    let arena = arenas.take(SpaceId::HOST, 0, "a").unwrap();
+    arenas.close();
+    assert!(arenas.take(SpaceId::HOST, 1, "b").unwrap_err().to_string().contains("closed"));
+    assert!(arena.allocate(layout(5000, 1)).is_ok());
 }

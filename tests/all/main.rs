@@ -57,11 +57,15 @@ mod kernel_view;
 #[cfg(feature = "exec")]
 mod method_hostile;
 #[cfg(feature = "exec")]
+mod method_needs;
+#[cfg(feature = "exec")]
 mod method_plans;
 #[cfg(feature = "exec")]
 mod method_replan;
 #[cfg(feature = "exec")]
 mod method_runs;
+#[cfg(feature = "exec")]
+mod method_scratch;
 #[cfg(feature = "exec")]
 mod program_broken;
 #[cfg(feature = "exec")]

@@ -1,7 +1,7 @@
 //! The planning instances: those in the repository, those beside it if they are there, and generated ones.
 
 use arenite::plan::csv::Table;
-use arenite::plan::{BufferSpec, Lifespan, Problem};
+use arenite::plan::{BufferSpec, IdleGap, Lifespan, Problem};
 use std::path::PathBuf;
 
 /// An instance with the offsets of a plan that is known to hold.
@@ -119,4 +119,31 @@ pub fn tiny(random: &mut Random, count: u64, aligned: bool) -> Problem {
         BufferSpec::new(random.below(7), Lifespan::new(first, last)).align_bytes(align)
     };
     Problem::new((0..count).map(|_| spec(random)).collect())
+}
+
+/// Many buffers alive at once over few steps, some with idle gaps, some pinned one above another.
+pub fn crowded(count: u64, steps: u64, seed: u64, gaps: bool, pins: bool) -> Problem {
+    let mut random = Random(seed);
+    let mut top = 0;
+    let spec = |_| {
+        let first = random.below(steps);
+        let most = if random.below(4) == 0 { steps } else { 12 };
+        let life = 1 + random.below(most);
+        let last = (first + life).min(steps + 12);
+        let align = 1 << random.below(8);
+        let mut spec =
+            BufferSpec::new(1 + random.below(1 << 14), Lifespan::new(first, last)).align_bytes(align);
+        if gaps && last - first > 4 && random.below(3) == 0 {
+            let span = Lifespan::new(first + 1, last - 1);
+            let used_bytes = (random.below(2) == 0).then(|| 0..spec.size_bytes / 4);
+            spec = spec.idle(vec![IdleGap { span, used_bytes }]);
+        }
+        if pins && random.below(50) == 0 {
+            let offset: u64 = top;
+            spec = spec.pinned_at(offset.next_multiple_of(align));
+            top = offset.next_multiple_of(align) + spec.size_bytes;
+        }
+        spec
+    };
+    Problem::new((0..count).map(spec).collect())
 }

@@ -538,6 +538,11 @@ pub extern "C" fn cuStreamSynchronize(stream: usize) -> c_uint {
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn cuCtxSynchronize() -> c_uint {
+    status(enter().and_then(|mut fake| fake.drain_all()))
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn cuStreamWaitEvent(_stream: usize, event: usize, _flags: c_uint) -> c_uint {
     status(enter().and_then(|mut fake| {
         // Laziness across streams would need a graph of waits: do the work of all instead.

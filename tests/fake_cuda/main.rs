@@ -12,5 +12,6 @@
 mod support;
 
 mod programs;
+mod resident;
 mod spaces;
 mod stand_in;

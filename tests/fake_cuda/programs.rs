@@ -3,7 +3,7 @@
 use super::stand_in::StandIn;
 use super::support::kernel::Data;
 use super::support::npz;
-use arenite::exec::{Input, LoadOptions, Loader, Method, Output, TensorInput};
+use arenite::exec::{Input, LoadOptions, Loader, MAX_MAPPED_BYTES, Method, Output, TensorInput};
 use arenite::program::{Program, ProgramOptions};
 use arenite::space::cuda::{CudaSpace, PinnedSpace};
 use arenite::{ArenaSet, HostSpace};
@@ -16,15 +16,20 @@ fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cuda").join(name)
 }
 
-fn seed_net() -> (Arc<Program>, BTreeMap<String, Data>) {
+pub fn seed_net() -> (Arc<Program>, BTreeMap<String, Data>) {
+    packed("seed_net")
+}
+
+/// A program of the repository, and what eager PyTorch gave.
+pub fn packed(name: &str) -> (Arc<Program>, BTreeMap<String, Data>) {
     let mut bytes = Vec::new();
-    let packed = std::fs::read(path("seed_net.pte.z")).unwrap();
+    let packed = std::fs::read(path(&format!("{name}.pte.z"))).unwrap();
     flate2::read::ZlibDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
     let program = Program::from_bytes(&bytes, &ProgramOptions::default()).unwrap();
     (Arc::new(program), npz::read(path("seed_net.npz")))
 }
 
-fn arenas() -> Result<ArenaSet, String> {
+pub fn arenas() -> Result<ArenaSet, String> {
     Ok(ArenaSet::builder()
         .space(Arc::new(HostSpace::new()))
         .space(Arc::new(PinnedSpace::new()?))
@@ -32,12 +37,18 @@ fn arenas() -> Result<ArenaSet, String> {
         .build())
 }
 
-fn load(program: &Arc<Program>) -> Result<Method, String> {
-    let loader = Loader::new(Arc::clone(program), LoadOptions::new(arenas()?));
-    loader.load("forward").map_err(|error| error.to_string())
+pub fn load(program: &Arc<Program>) -> Result<Method, String> {
+    load_mapping(program, MAX_MAPPED_BYTES)
 }
 
-fn row_major(data: &Data) -> Vec<isize> {
+/// Loads, with tensors of at most so many bytes in pinned memory.
+fn load_mapping(program: &Arc<Program>, max_mapped_bytes: usize) -> Result<Method, String> {
+    let mut options = LoadOptions::new(arenas()?);
+    options.max_mapped_bytes = max_mapped_bytes;
+    Loader::new(Arc::clone(program), options).load("forward").map_err(|error| error.to_string())
+}
+
+pub fn row_major(data: &Data) -> Vec<isize> {
     let mut step = data.dtype.size_bytes().cast_signed();
     let mut strides = vec![0; data.sizes.len()];
     for (slot, &size) in strides.iter_mut().zip(&data.sizes).rev() {
@@ -72,8 +83,8 @@ fn the_seed_program_runs_and_later_runs_take_no_memory() {
     let before = stand_in.live();
     let (program, arrays) = seed_net();
     let inputs = [&arrays["forward.in0"], &arrays["forward.in1"]];
-    {
-        let mut method = load(&program).unwrap();
+    for max_mapped_bytes in [MAX_MAPPED_BYTES, 0] {
+        let mut method = load_mapping(&program, max_mapped_bytes).unwrap();
         let launches = stand_in.launches();
         for index in 0..20 {
             assert_eq!(run(&mut method, &inputs).unwrap(), arrays["forward.out0"].bytes, "run {index}");
@@ -93,7 +104,12 @@ fn no_failing_call_of_load_and_run_leaks_or_gives_wrong_bytes() {
     let stand_in = StandIn::take();
     let (program, arrays) = seed_net();
     let inputs = [&arrays["forward.in0"], &arrays["forward.in1"]];
-    let flow = || run(&mut load(&program)?, &inputs);
+    for max_mapped_bytes in [MAX_MAPPED_BYTES, 0] {
+        sweep(&stand_in, &|| run(&mut load_mapping(&program, max_mapped_bytes)?, &inputs), &arrays);
+    }
+}
+
+fn sweep(stand_in: &StandIn, flow: &dyn Fn() -> Result<Vec<u8>, String>, arrays: &BTreeMap<String, Data>) {
     flow().unwrap();
     let before = stand_in.live();
     for call in 1.. {
@@ -121,8 +137,9 @@ fn a_captured_method_gives_the_same_for_new_inputs() {
     let before = stand_in.live();
     let (program, arrays) = seed_net();
     let inputs = [&arrays["forward.in0"], &arrays["forward.in1"]];
-    {
-        let (mut eager, mut captured) = (load(&program).unwrap(), load(&program).unwrap());
+    for max_mapped_bytes in [MAX_MAPPED_BYTES, 0] {
+        let mut eager = load(&program).unwrap();
+        let mut captured = load_mapping(&program, max_mapped_bytes).unwrap();
         captured.capture().unwrap();
         for round in 0..8_u8 {
             let scale = |data: &Data| {

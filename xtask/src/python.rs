@@ -44,8 +44,8 @@ impl Environment {
         command(self.python(), arguments)
     }
 
-    /// Compiles the wheel with maturin, which is in the environment, and installs it.
-    pub(crate) fn install_wheel(&self, build: Build) -> Result<(), String> {
+    /// Compiles the wheel with maturin, which is in the environment, and installs it; gives the wheel.
+    pub(crate) fn install_wheel(&self, build: Build) -> Result<PathBuf, String> {
         let out = target().join(if build == Build::Release { "wheels/release" } else { "wheels/checked" });
         let out_text = out.display().to_string();
         let python = self.python().display().to_string();
@@ -61,9 +61,10 @@ impl Environment {
             .filter(|path| path.extension().is_some_and(|end| end == "whl"))
             .collect();
         wheels.sort_by_key(|path| path.metadata().and_then(|meta| meta.modified()).ok());
-        let wheel = wheels.last().ok_or_else(|| format!("no wheel in {out_text}"))?.display().to_string();
+        let wheel = wheels.pop().ok_or_else(|| format!("no wheel in {out_text}"))?;
         let mut install = self.command(&["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-        run(install.args(["--force-reinstall", "--no-deps", &wheel]))
+        run(install.args(["--force-reinstall", "--no-deps"]).arg(&wheel))?;
+        Ok(wheel)
     }
 }
 

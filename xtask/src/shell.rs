@@ -38,16 +38,14 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{} ended with {status}", show(command))) }
 }
 
-/// As [`run`], and gives every line of standard output, which is printed too, to `each`.
+/// As [`run`], and gives every line of standard output to `each` in the place of printing it.
 pub(crate) fn run_lines(command: &mut Command, mut each: impl FnMut(&str)) -> Result<(), String> {
     announce(command);
     let failed = |error: std::io::Error| error.to_string();
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(failed)?;
     if let Some(output) = child.stdout.take() {
         for line in BufReader::new(output).lines() {
-            let line = line.map_err(failed)?;
-            println!("{line}");
-            each(&line);
+            each(&line.map_err(failed)?);
         }
     }
     let status = child.wait().map_err(failed)?;

@@ -91,6 +91,8 @@ pub(super) struct Container {
     functions: Functions,
     library: &'static Library,
     platform: Platform,
+    /// The handles on its constants, ended with it.
+    bound: Vec<*mut Handle>,
     pub(super) inputs: usize,
     pub(super) outputs: usize,
 }
@@ -178,7 +180,8 @@ impl Container {
         let status = unsafe { create(&raw mut raw, 1, device.as_ptr(), null()) };
         let raw = NonNull::new(raw).filter(|_| status == 0);
         let raw = raw.ok_or_else(|| failure(&functions, "creating an instance of its code failed"))?;
-        let mut container = Self { raw, functions, library, platform, inputs: 0, outputs: 0 };
+        let mut container =
+            Self { raw, functions, library, platform, bound: Vec::new(), inputs: 0, outputs: 0 };
         container.inputs = container.size(c"AOTInductorModelContainerGetNumInputs")?;
         container.outputs = container.size(c"AOTInductorModelContainerGetNumOutputs")?;
         Ok(container)
@@ -241,15 +244,16 @@ impl Container {
         Ok(constants)
     }
 
-    /// Binds constants to tensors.
+    /// Binds constants to tensors, and takes their handles over.
     ///
     /// # Safety
-    /// * The constants are of this container; the handles are live, and their memory stays valid and where it
-    ///   is until the container is dropped.
+    /// * The constants are of this container; the handles are live and nobody else's, and their memory stays
+    ///   valid and where it is until the container is dropped.
     pub(super) unsafe fn bind(
         &mut self,
         pairs: &[(&WantedConstant, *mut Handle)],
     ) -> Result<(), DelegateError> {
+        self.bound.extend(pairs.iter().map(|(_, handle)| *handle));
         let Some(bind) = self.functions.constants.and_then(|functions| functions.bind) else {
             return Err(lacks(c"AOTInductorModelContainerUpdateUserManagedConstantBufferPairs"));
         };
@@ -342,5 +346,10 @@ impl Drop for Container {
         // SAFETY: a live container, deleted once; no run is going on. What is left to do for it is nothing:
         // a failure here has nobody to tell.
         unsafe { (self.functions.delete)(self.raw.as_ptr()) };
+        for handle in self.bound.drain(..) {
+            // SAFETY: ours since `bind`. The code counts each once more than it ends it; with the container
+            // gone, nothing knows them any more.
+            unsafe { Handle::end_all(handle) };
+        }
     }
 }

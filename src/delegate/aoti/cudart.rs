@@ -1,4 +1,5 @@
-//! The twelve functions of the CUDA runtime that compiled code calls, over the driver.
+//! The twelve functions of the CUDA runtime that compiled code calls, over the driver; and the driver's way to
+//! load kernels, kept to once per image.
 //!
 //! Bound into the code by address, they make the runtime library unnecessary: neither its version nor where
 //! it is installed matters, and no other library's allocations are touched. Deliberately absent: the rest.
@@ -12,8 +13,10 @@ use super::run::with_run;
 use crate::delegate::DelegateError;
 use crate::space::cuda::Device;
 use crate::space::cuda::driver::{Driver, Failure, done, driver};
-use core::ffi::{c_char, c_int, c_void};
-use cudarc::driver::sys::CUevent;
+use core::ffi::{c_char, c_int, c_uint, c_void};
+use cudarc::driver::sys::{CUevent, CUmodule};
+use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -31,7 +34,8 @@ fn call(body: impl FnOnce(&'static Driver) -> Result<(), Failure>) -> c_int {
 }
 
 unsafe extern "C" fn get_device(out: *mut c_int) -> c_int {
-    let index = with_run(|run| Ok(run.backend.device().1)).unwrap_or(0);
+    let running = with_run(|run| Ok(run.backend.device().1)).ok();
+    let index = running.unwrap_or_else(|| Device::current_index().unwrap_or(0).into());
     // SAFETY: the C interface: a place for the result.
     unsafe { out.write(index.max(0)) };
     0
@@ -114,6 +118,38 @@ extern "C" fn get_error_string(code: c_int) -> *const c_char {
     if text.is_null() { unknown.as_ptr() } else { text }
 }
 
+/// Modules by the context and the image they were loaded from. An image lies in a library, which is loaded
+/// once and stays, so that one module serves every delegate with the same code, also after others are gone.
+static MODULES: Mutex<Option<HashMap<(usize, usize), usize>>> = Mutex::new(None);
+
+unsafe extern "C" fn module_load_data(out: *mut CUmodule, image: *const c_void) -> c_uint {
+    let loaded = call(|driver| {
+        let mut context = core::ptr::null_mut();
+        // SAFETY: a place for the result.
+        done(unsafe { (driver.current)(&raw mut context) })?;
+        let mut modules = MODULES.lock();
+        let modules = modules.get_or_insert_default();
+        let key = (context.addr(), image.addr());
+        let module = if let Some(module) = modules.get(&key) {
+            core::ptr::with_exposed_provenance_mut(*module)
+        } else {
+            let mut module: CUmodule = core::ptr::null_mut();
+            // SAFETY: a place for the result, and an image of the compiled code.
+            done(unsafe { (driver.module_load)(&raw mut module, image) })?;
+            modules.insert(key, module.expose_provenance());
+            module
+        };
+        // SAFETY: the C interface: a place for the result.
+        unsafe { out.write(module) };
+        Ok(())
+    });
+    loaded.unsigned_abs()
+}
+
+extern "C" fn module_unload(_module: CUmodule) -> c_uint {
+    0
+}
+
 /// The address of the function of this name.
 pub(super) fn address(name: &str) -> Option<u64> {
     let pointer: *const c_void = match name {
@@ -129,16 +165,18 @@ pub(super) fn address(name: &str) -> Option<u64> {
         "cudaEventSynchronize" => event_synchronize as *const c_void,
         "cudaGetLastError" => get_last_error as *const c_void,
         "cudaGetErrorString" => get_error_string as *const c_void,
+        "cuModuleLoadData" => module_load_data as *const c_void,
+        "cuModuleUnload" => module_unload as *const c_void,
         _ => return None,
     };
     Some(pointer.addr() as u64)
 }
 
 /// Refuses code none of whose kernels can run on this GPU.
-pub(super) fn check_targets(object: &Object, capability: u32) -> Result<(), DelegateError> {
+pub(super) fn check_targets(object: &Object<'_>, capability: u32) -> Result<(), DelegateError> {
     let mut found = Vec::new();
-    for (name, bytes) in object.defined() {
-        if name.starts_with("__") && name.ends_with("_start") {
+    for (name, bytes) in object.defined("__") {
+        if name.ends_with("_start") {
             found.extend(targets(bytes));
         }
     }

@@ -8,8 +8,9 @@
 //!
 //! The edits work on a private copy of the bytes:
 //!
-//! * [`Object::make_unique_global`]: symbols bound `GNU_UNIQUE` are merged by name over the whole process, so
-//!   two such objects, each with its own C++ library inside, would share half of each other's state and crash;
+//! * [`Object::make_private`]: symbols bound `GNU_UNIQUE` are merged by name over the whole process, so two
+//!   such objects, each with its own C++ library inside, would share half of each other's state and crash. Where
+//!   that library is inside, all but the interface becomes local: nothing is looked up by name any more;
 //! * [`Object::clear_executable_stack`]: nothing needs it, and newer C libraries refuse to load such objects;
 //! * [`Object::bind`]: an undefined symbol gets the address of a function of this process, as a local absolute
 //!   symbol. The dynamic linker then asks no other library, so nothing has to be made visible to all, and
@@ -22,6 +23,7 @@ use std::collections::BTreeSet;
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_GNU_STACK: u32 = 0x6474_e551;
+const DT_NEEDED: u64 = 1;
 const DT_HASH: u64 = 4;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
@@ -33,6 +35,7 @@ const SYMBOL_SIZE: usize = 24;
 const SHN_ABS: u16 = 0xfff1;
 const STB_LOCAL: u8 = 0;
 const STB_GLOBAL: u8 = 1;
+const STB_WEAK: u8 = 2;
 const STB_GNU_UNIQUE: u8 = 10;
 const STT_FUNC: u8 = 2;
 const STV_HIDDEN: u8 = 2;
@@ -80,8 +83,8 @@ struct Version {
 
 /// A checked private copy of a shared object.
 #[derive(Debug)]
-pub(crate) struct Object {
-    bytes: Vec<u8>,
+pub(crate) struct Object<'a> {
+    bytes: &'a mut [u8],
     segments: Vec<Segment>,
     stack_flags_at: Option<usize>,
     symbols: Vec<Symbol>,
@@ -90,6 +93,8 @@ pub(crate) struct Object {
     /// File offset of the version index of each symbol.
     version_indices: Option<usize>,
     versions: Vec<Version>,
+    /// Whether another library provides C++'s own.
+    needs_cpp_library: bool,
 }
 
 fn read<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], ElfError> {
@@ -117,11 +122,11 @@ fn add(a: usize, b: usize) -> Result<usize, ElfError> {
     a.checked_add(b).ok_or_else(|| ElfError(format!("offset {a} + {b} overflows")))
 }
 
-impl Object {
-    /// Checks a shared object and keeps the bytes.
-    pub(crate) fn parse(bytes: Vec<u8>) -> Result<Self, ElfError> {
-        check_header(&bytes)?;
-        check_sections(&bytes)?;
+impl<'a> Object<'a> {
+    /// Checks a shared object, to edit the bytes in place.
+    pub(crate) fn parse(bytes: &'a mut [u8]) -> Result<Self, ElfError> {
+        check_header(bytes)?;
+        check_sections(bytes)?;
         let mut object = Self {
             bytes,
             segments: Vec::new(),
@@ -130,6 +135,7 @@ impl Object {
             strings: (0, 0),
             version_indices: None,
             versions: Vec::new(),
+            needs_cpp_library: false,
         };
         let dynamic = object.read_program_headers()?;
         let table = object.read_dynamic(dynamic)?;
@@ -138,29 +144,24 @@ impl Object {
         Ok(object)
     }
 
-    /// The edited bytes.
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
-        self.bytes
-    }
-
     /// The program headers: fills the segments, gives offset and size of the dynamic table.
     fn read_program_headers(&mut self) -> Result<(usize, usize), ElfError> {
-        let (start, size) = (size_at(&self.bytes, 32)?, usize::from(u16_at(&self.bytes, 54)?));
-        let count = usize::from(u16_at(&self.bytes, 56)?);
+        let (start, size) = (size_at(self.bytes, 32)?, usize::from(u16_at(self.bytes, 54)?));
+        let count = usize::from(u16_at(self.bytes, 56)?);
         if size != 56 {
             return fail(format!("program headers of {size} bytes, expected 56"));
         }
         let mut dynamic = None;
         for index in 0..count {
             let at = add(start, index * size)?;
-            let kind = u32_at(&self.bytes, at)?;
-            let (offset, file_size) = (size_at(&self.bytes, add(at, 8)?)?, size_at(&self.bytes, at + 32)?);
+            let kind = u32_at(self.bytes, at)?;
+            let (offset, file_size) = (size_at(self.bytes, add(at, 8)?)?, size_at(self.bytes, at + 32)?);
             match kind {
                 PT_LOAD => {
                     if add(offset, file_size)? > self.bytes.len() {
                         return fail(format!("segment {index} ends past the end of the file"));
                     }
-                    let address = u64_at(&self.bytes, at + 16)?;
+                    let address = u64_at(self.bytes, at + 16)?;
                     self.segments.push(Segment { address, offset, size: file_size });
                 }
                 PT_DYNAMIC => dynamic = Some((offset, file_size)),
@@ -176,9 +177,10 @@ impl Object {
         let mut table = Dynamic::default();
         for index in 0..size / 16 {
             let at = add(offset, index * 16)?;
-            let (tag, value) = (u64_at(&self.bytes, at)?, u64_at(&self.bytes, add(at, 8)?)?);
+            let (tag, value) = (u64_at(self.bytes, at)?, u64_at(self.bytes, add(at, 8)?)?);
             match tag {
                 0 => break,
+                DT_NEEDED => table.needed.push(value),
                 DT_HASH => table.hash = Some(value),
                 DT_GNU_HASH => table.gnu_hash = Some(value),
                 DT_STRTAB => table.strings = Some(value),
@@ -196,6 +198,11 @@ impl Object {
             return fail("the string table ends past the end of the file");
         }
         self.strings = (start, len);
+        let needs = |name: &u64| {
+            let name = usize::try_from(*name).ok().and_then(|name| self.string(name));
+            name.is_some_and(|name| name.starts_with("libstdc++.") || name.starts_with("libc++."))
+        };
+        self.needs_cpp_library = table.needed.iter().any(needs);
         Ok(table)
     }
 
@@ -221,7 +228,7 @@ impl Object {
         let start = self.offset_of(symbols)?;
         let count = match (table.gnu_hash, table.hash) {
             (Some(hash), _) => self.count_by_gnu_hash(self.offset_of(hash)?)?,
-            (None, Some(hash)) => u32_at(&self.bytes, add(self.offset_of(hash)?, 4)?)? as usize,
+            (None, Some(hash)) => u32_at(self.bytes, add(self.offset_of(hash)?, 4)?)? as usize,
             (None, None) => return fail("it has no symbol hash table"),
         };
         if count > SYMBOLS_MAX {
@@ -229,7 +236,7 @@ impl Object {
         }
         for index in 0..count {
             let at = add(start, index * SYMBOL_SIZE)?;
-            let entry: [u8; SYMBOL_SIZE] = read(&self.bytes, at)?;
+            let entry: [u8; SYMBOL_SIZE] = read(self.bytes, at)?;
             self.symbols.push(Symbol {
                 at,
                 name: u32_at(&entry, 0)? as usize,
@@ -244,20 +251,20 @@ impl Object {
 
     /// The number of symbols: the last bucket's chain ends at the last symbol.
     fn count_by_gnu_hash(&self, at: usize) -> Result<usize, ElfError> {
-        let buckets = u32_at(&self.bytes, at)? as usize;
-        let first = u32_at(&self.bytes, add(at, 4)?)? as usize;
-        let bloom = u32_at(&self.bytes, add(at, 8)?)? as usize;
+        let buckets = u32_at(self.bytes, at)? as usize;
+        let first = u32_at(self.bytes, add(at, 4)?)? as usize;
+        let bloom = u32_at(self.bytes, add(at, 8)?)? as usize;
         let buckets_at = add(at, 16 + bloom * 8)?;
         let mut last = 0;
         for index in 0..buckets {
-            last = last.max(u32_at(&self.bytes, add(buckets_at, index * 4)?)? as usize);
+            last = last.max(u32_at(self.bytes, add(buckets_at, index * 4)?)? as usize);
         }
         if last < first {
             return Ok(first);
         }
         let chains_at = add(buckets_at, buckets * 4)?;
         // Ends: each turn reads further into a file of finite size.
-        while u32_at(&self.bytes, add(chains_at, (last - first) * 4)?)? & 1 == 0 {
+        while u32_at(self.bytes, add(chains_at, (last - first) * 4)?)? & 1 == 0 {
             last += 1;
         }
         Ok(last + 1)
@@ -268,19 +275,19 @@ impl Object {
         self.version_indices = Some(self.offset_of(indices)?);
         let mut file_at = self.offset_of(needs)?;
         loop {
-            let mut at = add(file_at, u32_at(&self.bytes, add(file_at, 8)?)? as usize)?;
-            for _ in 0..u16_at(&self.bytes, add(file_at, 2)?)? {
-                let name = self.string(u32_at(&self.bytes, add(at, 8)?)? as usize);
+            let mut at = add(file_at, u32_at(self.bytes, add(file_at, 8)?)? as usize)?;
+            for _ in 0..u16_at(self.bytes, add(file_at, 2)?)? {
+                let name = self.string(u32_at(self.bytes, add(at, 8)?)? as usize);
                 let name = name.ok_or_else(|| ElfError("version name outside the string table".into()))?;
                 let version =
-                    Version { at, index: u16_at(&self.bytes, add(at, 6)?)? & 0x7fff, name: name.into() };
+                    Version { at, index: u16_at(self.bytes, add(at, 6)?)? & 0x7fff, name: name.into() };
                 self.versions.push(version);
-                at = add(at, u32_at(&self.bytes, add(at, 12)?)? as usize)?;
+                at = add(at, u32_at(self.bytes, add(at, 12)?)? as usize)?;
             }
             if self.versions.len() > SYMBOLS_MAX {
                 return fail("its list of versions does not end");
             }
-            match u32_at(&self.bytes, add(file_at, 12)?)? as usize {
+            match u32_at(self.bytes, add(file_at, 12)?)? as usize {
                 0 => return Ok(()),
                 step => file_at = add(file_at, step)?,
             }
@@ -297,17 +304,17 @@ impl Object {
             .filter(|name| !name.is_empty())
     }
 
-    /// The names of defined symbols with the file bytes from their address on.
+    /// The defined symbols whose names begin with `start`, each with the file bytes from its address on.
     #[cfg(feature = "cuda")]
-    pub(crate) fn defined(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.symbols.iter().filter(|symbol| symbol.section != 0 && symbol.section != SHN_ABS).filter_map(
-            |symbol| {
-                let offset = self.offset_of(symbol.value).ok()?;
-                let bytes = self.bytes.get(offset..)?;
-                let len = usize::try_from(symbol.size).ok()?;
-                Some((self.string(symbol.name)?, if len == 0 { bytes } else { bytes.get(..len)? }))
-            },
-        )
+    pub(crate) fn defined(&self, start: &str) -> impl Iterator<Item = (&str, &[u8])> {
+        let defined = |symbol: &&Symbol| symbol.section != 0 && symbol.section != SHN_ABS;
+        let found = self.symbols.iter().filter(defined).filter(move |symbol| self.is_named(symbol, start));
+        found.filter_map(|symbol| {
+            let offset = self.offset_of(symbol.value).ok()?;
+            let bytes = self.bytes.get(offset..)?;
+            let len = usize::try_from(symbol.size).ok()?;
+            Some((self.string(symbol.name)?, if len == 0 { bytes } else { bytes.get(..len)? }))
+        })
     }
 
     /// The newest version of the C library it needs, as `(2, 38)`, where another library must provide it.
@@ -322,16 +329,31 @@ impl Object {
         self.versions.iter().filter_map(parse).max()
     }
 
-    /// Makes every symbol that is bound `GNU_UNIQUE` an ordinary global one; gives their number.
-    pub(crate) fn make_unique_global(&mut self) -> usize {
-        let mut count = 0;
-        for symbol in self.symbols.iter_mut().filter(|symbol| symbol.binding == STB_GNU_UNIQUE) {
+    /// Leaves no symbol that is merged by name over the process; where the C++ library is inside, no defined
+    /// one but those whose names begin with `interface` is seen by name at all.
+    pub(crate) fn make_private(&mut self, interface: &str) {
+        for index in 0..self.symbols.len() {
+            let symbol = self.symbols[index];
+            let named =
+                symbol.section != 0 && matches!(symbol.binding, STB_GLOBAL | STB_WEAK | STB_GNU_UNIQUE);
+            let binding = if named && !self.needs_cpp_library && !self.is_named(&symbol, interface) {
+                STB_LOCAL
+            } else if symbol.binding == STB_GNU_UNIQUE {
+                STB_GLOBAL
+            } else {
+                continue;
+            };
             let info = &mut self.bytes[symbol.at + 4];
-            *info = (STB_GLOBAL << 4) | (*info & 0xf);
-            symbol.binding = STB_GLOBAL;
-            count += 1;
+            *info = (binding << 4) | (*info & 0xf);
+            self.symbols[index].binding = binding;
         }
-        count
+    }
+
+    /// Whether a symbol's name begins with `start`.
+    fn is_named(&self, symbol: &Symbol, start: &str) -> bool {
+        let (from, len) = self.strings;
+        let names = self.bytes.get(from..from + len).and_then(|names| names.get(symbol.name..));
+        names.is_some_and(|names| names.starts_with(start.as_bytes()))
     }
 
     /// Takes the wish for an executable stack away; says whether there was one.
@@ -368,7 +390,7 @@ impl Object {
     fn relax_versions(&mut self, bound: &BTreeSet<usize>) {
         let Some(indices_at) = self.version_indices else { return };
         let version_of =
-            |index: usize| u16_at(&self.bytes, indices_at + index * 2).map(|version| version & 0x7fff);
+            |index: usize| u16_at(self.bytes, indices_at + index * 2).map(|version| version & 0x7fff);
         let freed: BTreeSet<u16> = bound.iter().filter_map(|&index| version_of(index).ok()).collect();
         let still_used: BTreeSet<u16> = (0..self.symbols.len())
             .filter(|index| !bound.contains(index))
@@ -386,6 +408,7 @@ impl Object {
 /// The entries of a dynamic table that are read here, as addresses.
 #[derive(Default)]
 struct Dynamic {
+    needed: Vec<u64>,
     hash: Option<u64>,
     gnu_hash: Option<u64>,
     strings: Option<u64>,

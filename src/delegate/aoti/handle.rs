@@ -153,6 +153,15 @@ impl Handle {
         Ok(())
     }
 
+    /// Ends a handle for good, however often it was counted.
+    ///
+    /// # Safety
+    /// * `handle` was given out here and is live (H1); nothing uses it any more.
+    pub(super) unsafe fn end_all(handle: *mut Self) {
+        // SAFETY: it came from `Box::into_raw` in `give`, and nothing else names it, by the caller.
+        drop(unsafe { Box::from_raw(handle) });
+    }
+
     /// Where the first element is.
     pub(super) fn address(&self) -> NonNull<u8> {
         let offset = usize::try_from(self.offset).unwrap_or(0).wrapping_mul(self.dtype.size_bytes());

@@ -1,11 +1,12 @@
 //! Compiled code, loaded: checked, edited, opened once per process, kept for good.
 //!
 //! ```text
-//!   bytes ─► SHA-256 ─► rule ─► seen before? ─► check, edit, bind shims ─► sealed memory file ─► dlopen(NOW, LOCAL)
+//!   bytes ─┬─► SHA-256 ─────────────────────────────────────┐
+//!          └─► copy in a memory file: check, edit, bind shims ─┴─► rule ─► seal ─► dlopen(NOW, LOCAL)
 //! ```
 //!
-//! Opening a library runs its initialisers, so the digest and the caller's rule are checked first. A library
-//! is never closed: its objects may register themselves with the C library, and closing gains 2 MB at most.
+//! Opening a library runs its initialisers, so the digest and the caller's rule are checked before; the copy is
+//! made meanwhile. A library is never closed: its objects may register themselves with the C library, and closing gains 2 MB at most.
 //! Deliberately absent: a name that is ever used twice. The dynamic linker finds open libraries by name, so
 //! the file descriptor in a name stays open for good too.
 
@@ -15,12 +16,14 @@ use super::shims;
 use crate::delegate::{DelegateError, NativeCode};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::NonNull;
+use memmap2::{MmapMut, MmapOptions};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::io::Write;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 
 /// The most bytes of code that are loaded.
 const CODE_BYTES_MAX: usize = 1 << 30;
@@ -56,7 +59,7 @@ impl Library {
     pub(super) fn load(
         code: &Code<'_>,
         resolve: Resolve<'_>,
-        check: impl FnOnce(&Object) -> Result<(), DelegateError>,
+        check: impl FnOnce(&Object<'_>) -> Result<(), DelegateError>,
     ) -> Result<&'static Self, DelegateError> {
         let mut loaded = LOADED.lock();
         let loaded = loaded.get_or_insert_default();
@@ -72,7 +75,14 @@ impl Library {
             let reason = format!("its code has {} bytes, at most {CODE_BYTES_MAX}", code.bytes.len());
             return Err(DelegateError::Corrupt { reason });
         }
-        let digest: [u8; 32] = Sha256::digest(code.bytes).into();
+        let mut image = Image::new(code.bytes.len().max(1)).map_err(refused)?;
+        let hash = || <[u8; 32]>::from(Sha256::digest(code.bytes));
+        let (digest, edited) = std::thread::scope(|scope| {
+            let hashing = std::thread::Builder::new().spawn_scoped(scope, hash);
+            let edited = edit(code.bytes, &mut image.bytes[..code.bytes.len()], resolve, check);
+            let hashed = hashing.ok().and_then(|hashing| hashing.join().ok());
+            (hashed.unwrap_or_else(hash), edited)
+        });
         if let Some(stated) = code.digest
             && stated != digest
         {
@@ -84,15 +94,8 @@ impl Library {
         if let Some(library) = loaded.get(&digest) {
             return Ok(library);
         }
-        let mut object = Object::parse(code.bytes.to_vec())
-            .map_err(|error| DelegateError::Corrupt { reason: error.to_string() })?;
-        check(&object)?;
-        object.make_unique_global();
-        object.clear_executable_stack();
-        object.bind(|name| shims::address(name).or_else(|| c_library(name)).or_else(|| resolve(name)));
-        check_undefined(&object)?;
-        check_glibc(&object)?;
-        let library: &'static Self = Box::leak(Box::new(Self { handle: open(&object.into_bytes())? }));
+        edited?;
+        let library: &'static Self = Box::leak(Box::new(Self { handle: image.open()? }));
         loaded.insert(digest, library);
         Ok(library)
     }
@@ -102,6 +105,24 @@ impl Library {
         // SAFETY: the handle is of an open library; the name ends in NUL.
         NonNull::new(unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) })
     }
+}
+
+/// Copies the code to `target` and edits it there.
+fn edit(
+    bytes: &[u8],
+    target: &mut [u8],
+    resolve: Resolve<'_>,
+    check: impl FnOnce(&Object<'_>) -> Result<(), DelegateError>,
+) -> Result<(), DelegateError> {
+    target.copy_from_slice(bytes);
+    let mut object =
+        Object::parse(target).map_err(|error| DelegateError::Corrupt { reason: error.to_string() })?;
+    check(&object)?;
+    object.make_private("AOTInductor");
+    object.clear_executable_stack();
+    object.bind(|name| shims::address(name).or_else(|| c_library(name)).or_else(|| resolve(name)));
+    check_undefined(&object)?;
+    check_glibc(&object)
 }
 
 fn permit(rule: &NativeCode, digest: &[u8; 32]) -> Result<(), DelegateError> {
@@ -125,7 +146,7 @@ fn is_ours(name: &str) -> bool {
         || rest.is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_uppercase()))
 }
 
-fn check_undefined(object: &Object) -> Result<(), DelegateError> {
+fn check_undefined(object: &Object<'_>) -> Result<(), DelegateError> {
     let mut names: Vec<String> = object.undefined().filter(|name| is_ours(name)).map(operator_name).collect();
     if names.is_empty() {
         return Ok(());
@@ -142,7 +163,7 @@ fn operator_name(symbol: &str) -> String {
 }
 
 #[cfg(target_env = "gnu")]
-fn check_glibc(object: &Object) -> Result<(), DelegateError> {
+fn check_glibc(object: &Object<'_>) -> Result<(), DelegateError> {
     // SAFETY: it has no requirements.
     let version = unsafe { libc::gnu_get_libc_version() };
     // SAFETY: a text that ends in NUL and lives for good.
@@ -163,7 +184,7 @@ fn check_glibc(object: &Object) -> Result<(), DelegateError> {
 }
 
 #[cfg(not(target_env = "gnu"))]
-fn check_glibc(_: &Object) -> Result<(), DelegateError> {
+fn check_glibc(_: &Object<'_>) -> Result<(), DelegateError> {
     Ok(())
 }
 
@@ -171,17 +192,55 @@ fn refused(reason: String) -> DelegateError {
     DelegateError::Unavailable { reason }
 }
 
-/// Opens a private copy of the code.
-fn open(bytes: &[u8]) -> Result<NonNull<c_void>, DelegateError> {
-    let in_memory = memory_file(bytes).and_then(|file| {
-        // Stays open: see the head of this file.
-        let descriptor = file.into_raw_fd();
-        open_path(&format!("/proc/self/fd/{descriptor}"))
-    });
-    in_memory.or_else(|first| {
-        open_private_file(bytes)
-            .map_err(|second| refused(format!("its code cannot be loaded: {first}; from a file: {second}")))
-    })
+/// A private copy of code, on its way to being opened.
+struct Image {
+    /// In memory; `None` where the system has no such files.
+    file: Option<File>,
+    bytes: MmapMut,
+}
+
+impl Image {
+    fn new(len: usize) -> Result<Self, String> {
+        let text = |error: std::io::Error| format!("memory for its code: {error}");
+        let Ok(file) = memory_file() else {
+            return Ok(Self { file: None, bytes: MmapMut::map_anon(len).map_err(text)? });
+        };
+        file.set_len(len as u64).map_err(text)?;
+        // SAFETY: a file in memory that nobody else has, of this length; it is neither cut nor written
+        // elsewhere.
+        let bytes = unsafe { MmapOptions::new().populate().map_mut(&file) }.map_err(text)?;
+        Ok(Self { file: Some(file), bytes })
+    }
+
+    /// Opens the code, from memory or else from a private file.
+    fn open(self) -> Result<NonNull<c_void>, DelegateError> {
+        let Self { file, bytes } = self;
+        let failed = |first: &str, second: String| {
+            refused(format!("its code cannot be loaded: {first}; from a file: {second}"))
+        };
+        let Some(file) = file else {
+            return open_private_file(&bytes).map_err(|second| failed("memfd_create failed", second));
+        };
+        drop(bytes);
+        let descriptor = file.as_raw_fd();
+        match seal(&file).and_then(|()| open_path(&format!("/proc/self/fd/{descriptor}"))) {
+            Ok(handle) => {
+                // Stays open: see the head of this file.
+                let _ = file.into_raw_fd();
+                Ok(handle)
+            }
+            Err(first) => {
+                let mut bytes = Vec::new();
+                (&file)
+                    .seek(SeekFrom::Start(0))
+                    .and_then(|_| (&file).read_to_end(&mut bytes))
+                    .map_err(|error| failed(&first, error.to_string()))?;
+                // A name is not used again, even of what could not be opened.
+                let _ = file.into_raw_fd();
+                open_private_file(&bytes).map_err(|second| failed(&first, second))
+            }
+        }
+    }
 }
 
 fn open_path(path: &str) -> Result<NonNull<c_void>, String> {
@@ -203,8 +262,8 @@ fn os_error(call: &str) -> String {
     format!("{call}: {}", std::io::Error::last_os_error())
 }
 
-/// A sealed file in memory with these bytes.
-fn memory_file(bytes: &[u8]) -> Result<OwnedFd, String> {
+/// A new file in memory.
+fn memory_file() -> Result<File, String> {
     let name: *const c_char = c"arenite-code".as_ptr();
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name ends in NUL.
@@ -218,14 +277,17 @@ fn memory_file(bytes: &[u8]) -> Result<OwnedFd, String> {
         return Err(os_error("memfd_create"));
     }
     // SAFETY: it was just opened and belongs to nobody else.
-    let mut file = unsafe { std::fs::File::from_raw_fd(descriptor) };
-    file.write_all(bytes).map_err(|error| error.to_string())?;
+    Ok(unsafe { File::from_raw_fd(descriptor) })
+}
+
+/// Lets nobody change a file in memory any more.
+fn seal(file: &File) -> Result<(), String> {
     let seals: c_int = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
     // SAFETY: the descriptor is open; sealing takes one number.
-    if unsafe { libc::fcntl(descriptor, libc::F_ADD_SEALS, seals) } < 0 {
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } < 0 {
         return Err(os_error("sealing"));
     }
-    Ok(file.into())
+    Ok(())
 }
 
 /// Opens the code from a file that only this user can reach, and removes the file.

@@ -9,7 +9,7 @@ use super::loaded::{Loaded, Parts, Place};
 use super::payload::{Constant, Payload, Weights as Listed, digest_of_key};
 use super::platform::Platform;
 use super::weights::{Weights, take};
-use crate::delegate::{DelegateError, DelegateLoad, DelegateState};
+use crate::delegate::{DelegateError, DelegateLoad, StateSpec};
 use crate::space::SpaceId;
 use core::ptr::NonNull;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ struct Binder {
     /// Constants on the host of code that runs elsewhere.
     host: Option<Arc<Weights>>,
     platform: Platform,
-    state: Vec<DelegateState>,
+    state: Vec<StateSpec>,
     places: Vec<Place>,
 }
 
@@ -117,20 +117,19 @@ impl Binder {
         wanted: &[WantedConstant],
     ) -> Result<(), DelegateError> {
         let mut pairs: Vec<(&WantedConstant, *mut Handle)> = Vec::new();
-        let made = self.make_pairs(load, listed, wanted, &mut pairs);
-        let bound = made.and_then(|()| {
-            if pairs.is_empty() {
-                return Ok(());
+        if let Err(error) = self.make_pairs(load, listed, wanted, &mut pairs) {
+            for (_, handle) in pairs {
+                // SAFETY: made here, and nobody else was told.
+                unsafe { Handle::end_all(handle) };
             }
-            // SAFETY: the constants are this container's; the handles were just made over arena memory that
-            // the weights keep, and they outlive the container.
-            unsafe { self.container.bind(&pairs) }
-        });
-        for (_, handle) in pairs {
-            // SAFETY: made here; what the container keeps it has counted itself.
-            drop(unsafe { Handle::end(handle) });
+            return Err(error);
         }
-        bound
+        if pairs.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the constants are this container's; the handles were just made over arena memory that the
+        // weights keep, and they outlive the container.
+        unsafe { self.container.bind(&pairs) }
     }
 
     fn make_pairs<'w>(
@@ -212,7 +211,7 @@ impl Binder {
             return;
         }
         let space = if constant.on_device { load.space } else { SpaceId::HOST };
-        self.state.push(DelegateState {
+        self.state.push(StateSpec {
             name: constant.name.as_str().into(),
             dtype: constant.dtype,
             sizes: sizes.into(),

@@ -5,8 +5,9 @@
 //! ```
 //!
 //! **Outputs in place.** Compiled code allocates its outputs itself. The first run notes which allocation
-//! became which output; later runs with the same arguments serve that allocation from the output's planned
-//! memory, so nothing is copied. Where it turns out otherwise, the output is copied as in the first run.
+//! became which output; later runs with arguments of the same sizes serve that allocation from the output's
+//! memory, so nothing is copied. Where it turns out otherwise, or that memory overlaps another argument's, the
+//! output is copied as in the first run.
 //!
 //! Deliberately absent: waiting. Work is queued; the caller waits for the queue.
 //!
@@ -21,7 +22,7 @@ use super::run::{Backend, Placement, Run, during};
 use super::weights::{Weights, fill};
 use super::working::Working;
 use crate::arena::PooledArena;
-use crate::delegate::{DelegateCall, DelegateError, DelegateMemory, DelegateState, LoadedDelegate};
+use crate::delegate::{DelegateCall, DelegateError, DelegateMemory, LoadedDelegate, StateSpec};
 use crate::space::{Piece, Queue, SpaceId};
 use crate::tensor::{Dims, Tensor};
 use core::ptr::{NonNull, null_mut};
@@ -34,7 +35,7 @@ pub(super) struct Loaded {
     platform: Platform,
     space: SpaceId,
     weights: Vec<Arc<Weights>>,
-    state: Vec<DelegateState>,
+    state: Vec<StateSpec>,
     places: Vec<Place>,
     scratch: PooledArena,
     scope: Arc<()>,
@@ -58,30 +59,52 @@ struct Slots {
     inputs: Vec<*mut Handle>,
     outputs: Vec<*mut Handle>,
     copies: Vec<Piece>,
+    placements: Vec<Placement>,
 }
 
-// SAFETY: no handle is in it between runs (L1).
+// SAFETY: no handle is in it between runs (L1); addresses are only that.
 unsafe impl Send for Slots {}
 
 /// What an earlier run taught.
 #[derive(Default)]
 struct Learned {
-    /// Address and sizes of each argument then.
-    args: Vec<(usize, Dims)>,
-    placements: Vec<Placement>,
+    /// The sizes of each argument then.
+    sizes: Vec<Dims>,
+    placed: Vec<Placed>,
 }
 
-// SAFETY: addresses; reaching what is there takes `unsafe`, which argues for itself.
-unsafe impl Send for Learned {}
+/// An allocation that became an output.
+#[derive(Clone, Copy)]
+struct Placed {
+    /// Which allocation of the run.
+    call: u32,
+    /// Which argument.
+    index: usize,
+    size_bytes: usize,
+}
 
 impl Learned {
     fn is_for(&self, call: &DelegateCall<'_>) -> bool {
-        self.args.len() == call.len()
-            && self.args.iter().enumerate().all(|(index, (address, sizes))| {
-                call.tensor(index).is_ok_and(|tensor| {
-                    tensor.address().map_or(0, |at| at.addr().get()) == *address && tensor.sizes() == &**sizes
-                })
-            })
+        let same = |(index, sizes): (usize, &Dims)| {
+            call.tensor(index).is_ok_and(|tensor| tensor.sizes() == &**sizes)
+        };
+        self.sizes.len() == call.len() && self.sizes.iter().enumerate().all(same)
+    }
+
+    /// Fills `placements` with the outputs' memory, where no other argument has a part of it.
+    fn place(&self, call: &DelegateCall<'_>, placements: &mut Vec<Placement>) {
+        placements.clear();
+        let range = |index: usize| {
+            let tensor = call.tensor(index).ok()?;
+            Some((tensor.address()?, tensor.size_bytes()))
+        };
+        for &Placed { call: allocation, index, size_bytes } in &self.placed {
+            let Some(mine) = range(index).filter(|mine| mine.1 == size_bytes) else { continue };
+            let others = (0..call.len()).filter(|&other| other != index);
+            if others.filter_map(range).all(|other| !overlap(mine, other)) {
+                placements.push(Placement { call: allocation, address: mine.0, size_bytes });
+            }
+        }
     }
 }
 
@@ -91,7 +114,7 @@ pub(super) struct Parts {
     pub(super) platform: Platform,
     pub(super) space: SpaceId,
     pub(super) weights: Vec<Arc<Weights>>,
-    pub(super) state: Vec<DelegateState>,
+    pub(super) state: Vec<StateSpec>,
     pub(super) places: Vec<Place>,
     pub(super) scratch: PooledArena,
 }
@@ -103,6 +126,7 @@ impl Loaded {
             inputs: vec![null_mut(); container.inputs],
             outputs: vec![null_mut(); container.outputs],
             copies: Vec::with_capacity(container.outputs),
+            placements: Vec::with_capacity(container.outputs),
         };
         let (scope, learned) = (Arc::new(()), Learned::default());
         Self { container, platform, space, weights, state, places, scratch, scope, slots, learned }
@@ -173,9 +197,9 @@ impl Loaded {
                 && let Origin::Scratch { call, .. } = made.storage.origin
                 && made.offset == 0
                 && made.storage.size_bytes == size_bytes
-                && self.learned.placements.iter().all(|place| place.call != call)
+                && self.learned.placed.iter().all(|placed| placed.call != call)
             {
-                self.learned.placements.push(Placement { call, address, size_bytes });
+                self.learned.placed.push(Placed { call, index, size_bytes });
             }
         }
         self.do_copies(call)
@@ -243,28 +267,13 @@ impl Loaded {
         Ok(())
     }
 
-    /// Notes the arguments of this call and the outputs' places that may be used next time.
+    /// Notes the sizes of this call.
     fn finish_learning(&mut self, call: &DelegateCall<'_>) -> Result<(), DelegateError> {
-        self.learned.args.clear();
+        self.learned.sizes.clear();
         for index in 0..call.len() {
-            let tensor = call.tensor(index)?;
-            let address = tensor.address().map_or(0, |at| at.addr().get());
-            let sizes = Dims::new(tensor.sizes()).unwrap_or_else(Dims::empty);
-            self.learned.args.push((address, sizes));
+            let sizes = Dims::new(call.tensor(index)?.sizes()).unwrap_or_else(Dims::empty);
+            self.learned.sizes.push(sizes);
         }
-        let inputs = self.container.inputs;
-        let ranges = || {
-            (0..call.len()).filter_map(|index| {
-                let tensor = call.tensor(index).ok()?;
-                Some((index, (tensor.address()?, tensor.size_bytes())))
-            })
-        };
-        self.learned.placements.retain(|place| {
-            let mine = (place.address, place.size_bytes);
-            let others = ranges().filter(|(index, range)| *index < inputs || *range != mine);
-            let alone = others.into_iter().all(|(_, range)| !overlap(mine, range));
-            alone && ranges().filter(|(_, range)| *range == mine).count() == 1
-        });
         Ok(())
     }
 
@@ -286,21 +295,22 @@ impl Loaded {
     }
 
     fn run(&mut self, call: &mut DelegateCall<'_>) -> Result<(), DelegateError> {
-        let in_place = self.learned.is_for(call);
-        if !in_place {
-            self.learned.placements.clear();
+        let known = self.learned.is_for(call);
+        if !known {
+            self.learned = Learned::default();
         }
+        self.learned.place(call, &mut self.slots.placements);
         self.wrap_inputs(call)?;
         let device = self.platform.device();
         let mut working = Working { device, scratch: &self.scratch, queue: call.queue() };
         let stream = working.stream();
-        let run = Run::new(&mut working, &self.learned.placements, Arc::clone(&self.scope));
-        let Slots { inputs, outputs, .. } = &mut self.slots;
+        let Slots { inputs, outputs, placements, .. } = &mut self.slots;
+        let run = Run::new(&mut working, placements, Arc::clone(&self.scope));
         // SAFETY: the handles were just made over memory that `check_arguments` found in place and large
         // enough; the lists have the container's lengths; the stream is of the queue's device.
         during(run, || unsafe { self.container.run(inputs, outputs, stream) })?;
-        self.place_outputs(call, !in_place)?;
-        if in_place { Ok(()) } else { self.finish_learning(call) }
+        self.place_outputs(call, !known)?;
+        if known { Ok(()) } else { self.finish_learning(call) }
     }
 
     fn place(&self, index: usize) -> Result<&Place, DelegateError> {
@@ -378,7 +388,7 @@ impl LoadedDelegate for Loaded {
         }
     }
 
-    fn state(&self) -> &[DelegateState] {
+    fn state(&self) -> &[StateSpec] {
         &self.state
     }
 
@@ -426,7 +436,7 @@ impl LoadedDelegate for Loaded {
         if self.space.is_host() {
             return Some("it runs on the host".into());
         }
-        self.learned.args.is_empty().then(|| "it has not run yet; run the method first".into())
+        self.learned.sizes.is_empty().then(|| "it has not run yet; run the method first".into())
     }
 }
 

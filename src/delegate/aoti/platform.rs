@@ -96,7 +96,7 @@ impl Platform {
     /// Refuses code that was compiled for other GPUs only.
     #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "the host has nothing to look at"))]
     #[cfg_attr(not(feature = "cuda"), expect(clippy::unnecessary_wraps, reason = "a device may refuse"))]
-    pub(super) fn check(self, object: &Object) -> Result<(), DelegateError> {
+    pub(super) fn check(self, object: &Object<'_>) -> Result<(), DelegateError> {
         match self {
             Self::Host => Ok(()),
             #[cfg(feature = "cuda")]

@@ -5,8 +5,10 @@
 //! First the bound itself is probed: a lower height can be easier, since more is pruned. Then heights
 //! between the best and the bound are tried for a slice each, and the slices grow.
 
+use core::time::Duration;
+
 use super::net::{Net, Units, unit_of};
-use super::search::Outcome;
+use super::search::{Outcome, Rank, Search};
 use super::turns::Turns;
 use crate::plan::budget::Clock;
 use crate::plan::instance::Instance;
@@ -26,6 +28,9 @@ pub(crate) fn improve(
     clock: &mut Clock,
     improved: &mut dyn FnMut(&Best),
 ) {
+    if best.peak <= best.bound.max(enough) || clock.is_over() {
+        return;
+    }
     let parts = parts_of(instance);
     let mut nets: Vec<AnyNet> = Vec::new();
     for items in parts {
@@ -48,6 +53,39 @@ pub(crate) fn improve(
     }
 }
 
+/// Takes over what one descent at the bound finds with hardly a step back, part by part.
+pub(crate) fn dive(instance: &Instance, best: &mut Best) {
+    let mut clock = Clock::endless();
+    for items in parts_of(instance) {
+        let peak = peak_of(instance, &items, &best.offsets);
+        if peak > best.bound {
+            match AnyNet::new(instance, items, peak, &mut clock) {
+                Some(AnyNet::Small(net, items, _)) => dive_part(&net, &items, best),
+                Some(AnyNet::Large(net, items, _)) => dive_part(&net, &items, best),
+                None => {}
+            }
+        }
+    }
+    best.peak = instance.peak_saturating(&best.offsets);
+}
+
+/// How often a dive may turn back.
+const DIVE_FAILURES_MAX: u64 = 32;
+
+fn dive_part<T: Units>(net: &Net<T>, items: &[u32], best: &mut Best) {
+    let height = best.bound.next_multiple_of(net.unit) / net.unit;
+    let mut search = Search::new(net, T::of(height), Rank::TotalWidthArea);
+    let mut outcome = Outcome::Paused;
+    while outcome == Outcome::Paused && search.failures <= DIVE_FAILURES_MAX {
+        outcome = search.run(16, u64::MAX);
+    }
+    if outcome == Outcome::Solved {
+        for (&item, offset) in items.iter().zip(search.offsets()) {
+            best.offsets[item as usize] = offset.to_u64() * net.unit;
+        }
+    }
+}
+
 /// The nodes that each height gets in the first round, a buffer.
 const SLICE_NODES: u64 = 8;
 
@@ -58,13 +96,16 @@ enum AnyNet {
 }
 
 impl AnyNet {
-    fn new(instance: &Instance, items: Vec<u32>, peak: u64, clock: &Clock) -> Option<Self> {
+    fn new(instance: &Instance, items: Vec<u32>, peak: u64, clock: &mut Clock) -> Option<Self> {
+        // Each pair stands in two lists of conflicts, and at most twice in the lists of sections.
         let pairs = pairs_of(instance, &items);
-        let bytes = usize::try_from(pairs.saturating_mul(8)).unwrap_or(usize::MAX);
-        let too_large = bytes.saturating_add(items.len() * 400) > clock.memory_max_bytes;
-        if too_large || !clock.allows(pairs.saturating_mul(2)) {
+        let bytes = pairs.saturating_mul(16).saturating_add(items.len() as u64 * 400);
+        let too_large = usize::try_from(bytes).unwrap_or(usize::MAX) > clock.memory_max_bytes;
+        if too_large || !clock.allows(pairs.saturating_mul(3)) {
             return None;
         }
+        // Giving much memory back takes time too.
+        clock.keep_back(Duration::from_nanos(bytes / 10));
         let unit = unit_of(instance, &items);
         match peak / unit {
             0..0x800_0000 => Some(Self::Small(Net::new(instance, &items, unit), items, peak)),

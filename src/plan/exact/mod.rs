@@ -6,4 +6,4 @@ mod net;
 mod search;
 mod turns;
 
-pub(crate) use drive::{Best, improve};
+pub(crate) use drive::{Best, dive, improve};

@@ -211,6 +211,11 @@ impl<T: Units> Net<T> {
         self.size.len()
     }
 
+    /// About how many steps it takes to begin a search.
+    pub(crate) fn begin_steps(&self) -> u64 {
+        (self.members.all.len() / 2 + 8 * self.len()) as u64
+    }
+
     /// The sections that an item covers.
     #[inline(always)]
     pub(crate) fn spans_of(&self, item: usize) -> &[(u32, u32)] {
@@ -229,8 +234,44 @@ fn span_slice<'a>(
     spans.map_or(core::slice::from_ref(hull), |spans| &spans[item])
 }
 
+/// Who conflicts with whom, for items without gaps in order of start: whatever starts before an item's end.
+fn conflicts_in_order(hull: &[(u32, u32)]) -> Lists {
+    let later = |item: usize| {
+        let end = hull.partition_point(|other| other.0 < hull[item].1);
+        item + 1..end.max(item + 1)
+    };
+    // How many begin or cease to be alive with the items from here on.
+    let mut change = vec![0_i64; hull.len() + 2];
+    let mut starts = vec![0_u32; hull.len() + 1];
+    let (mut earlier, mut total) = (0_i64, 0_i64);
+    for item in 0..hull.len() {
+        let later = later(item);
+        earlier += change[item];
+        change[later.start] += 1;
+        change[later.end] -= 1;
+        total += earlier + later.len() as i64;
+        starts[item + 1] = u32::try_from(total).unwrap_or(NO_ITEM);
+    }
+    let mut next = starts.clone();
+    let mut all = vec![0; starts[hull.len()] as usize];
+    let mut push = |list: usize, member: usize| {
+        all[next[list] as usize] = u32::try_from(member).unwrap_or(NO_ITEM);
+        next[list] += 1;
+    };
+    for item in 0..hull.len() {
+        for other in later(item) {
+            push(item, other);
+            push(other, item);
+        }
+    }
+    Lists { starts, all }
+}
+
 /// Who conflicts with whom, from the sections they cover.
 fn conflicts(hull: &[(u32, u32)], spans: Option<&[Vec<(u32, u32)>]>) -> Lists {
+    if spans.is_none() && hull.is_sorted_by_key(|hull| hull.0) {
+        return conflicts_in_order(hull);
+    }
     let mut by_start: Vec<u32> = (0..u32::try_from(hull.len()).unwrap_or(NO_ITEM)).collect();
     by_start.sort_by_key(|&item| hull[item as usize].0);
     let meet = |a: u32, b: u32| {

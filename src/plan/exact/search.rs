@@ -142,6 +142,10 @@ pub(crate) struct Search<'n, T> {
     next: Option<Step<T>>,
     pub nodes: u64,
     pub failures: u64,
+    /// Items and sections looked at.
+    work: u64,
+    /// The work granted.
+    work_end: u64,
 }
 
 impl<'n, T: Units> Search<'n, T> {
@@ -170,6 +174,8 @@ impl<'n, T: Units> Search<'n, T> {
             next: None,
             nodes: 0,
             failures: 0,
+            work: 0,
+            work_end: 0,
         };
         let all = 0..u32::try_from(count).unwrap_or(u32::MAX);
         search.rank_items(all.clone());
@@ -209,19 +215,30 @@ impl<'n, T: Units> Search<'n, T> {
         &self.offset
     }
 
-    /// Goes on for about this many nodes.
-    pub(crate) fn run(&mut self, nodes: u64) -> Outcome {
+    /// The bytes of what grows with the depth.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let candidates = self.candidates.capacity() * size_of::<(T, u32)>();
+        let lists = self.items.capacity() * size_of::<u32>() + self.raised.capacity() * size_of::<(u32, T)>();
+        candidates + lists
+    }
+
+    /// Goes on for about this many nodes, or this much work.
+    pub(crate) fn run(&mut self, nodes: u64, work: u64) -> Outcome {
         let end = self.nodes.saturating_add(nodes);
+        self.work_end = self.work.saturating_add(work);
         loop {
             let Some(step) = self.next.take() else { return Outcome::Exhausted };
+            let pauses = match step {
+                Step::Enter(_) => self.nodes >= end || self.work >= self.work_end,
+                Step::Try => self.work >= self.work_end,
+                _ => false,
+            };
+            if pauses {
+                self.next = Some(step);
+                return Outcome::Paused;
+            }
             let next = match step {
-                Step::Enter(entry) => {
-                    if self.nodes >= end {
-                        self.next = Some(Step::Enter(entry));
-                        return Outcome::Paused;
-                    }
-                    self.enter(entry)
-                }
+                Step::Enter(entry) => self.enter(entry),
                 Step::Try => self.try_next(),
                 Step::NextPart => self.next_part(),
                 Step::Solved => {
@@ -289,6 +306,7 @@ impl<'n, T: Units> Search<'n, T> {
             return Step::Solved;
         }
         let items_end = self.items.len();
+        self.work += (items.1 - items.0) as u64;
         let (items, position) = self.compact(items, position, unplaced);
         let (mut top, mut first) = (T::BIG, (T::BIG, 0));
         for (at, &item) in self.items[items.0..items.1].iter().enumerate() {
@@ -384,6 +402,10 @@ impl<'n, T: Units> Search<'n, T> {
             };
             let item = self.items[node.items.0 + position as usize];
             if self.is_swapped(item, start) {
+                if self.work >= self.work_end {
+                    self.frames[depth] = Frame::Node(node);
+                    return Step::Try;
+                }
                 continue;
             }
             let fate = self.place(item as usize, start, &mut most, node.sections);
@@ -406,6 +428,10 @@ impl<'n, T: Units> Search<'n, T> {
             if fate.hatless {
                 self.pop_node(node);
                 return Step::Failed;
+            }
+            if self.work >= self.work_end {
+                self.frames[depth] = Frame::Node(node);
+                return Step::Try;
             }
         }
     }
@@ -435,6 +461,7 @@ impl<'n, T: Units> Search<'n, T> {
     /// Adds the candidates after the first.
     fn gather(&mut self, items: (usize, usize), first: (T, u32), top: T) -> (usize, usize) {
         let from = self.candidates.len();
+        self.work += (items.1 - items.0) as u64;
         for (at, &item) in self.items[items.0..items.1].iter().enumerate() {
             let candidate = (self.lowest[item as usize], u32::try_from(at).unwrap_or(u32::MAX));
             if candidate.0 < top && candidate > first {
@@ -479,6 +506,7 @@ impl<'n, T: Units> Search<'n, T> {
             from = from.min(hull.0);
             to = to.max(hull.1);
         }
+        self.work += net.near.get(item).len() as u64 + u64::from(to - from);
         let room = self.height - start;
         fits = fits && (from..to).all(|section| self.has_low_start(section as usize));
         if fits && *most > room {
@@ -500,9 +528,11 @@ impl<'n, T: Units> Search<'n, T> {
         if self.lowest[self.witness[section] as usize] <= room {
             return true;
         }
-        let low = self.net.members.get(section).iter().find(|&&item| self.lowest[item as usize] <= room);
-        low.is_some_and(|&item| {
-            self.witness[section] = item;
+        let members = self.net.members.get(section);
+        let low = members.iter().position(|&item| self.lowest[item as usize] <= room);
+        self.work += low.unwrap_or(members.len()) as u64;
+        low.is_some_and(|at| {
+            self.witness[section] = members[at];
             true
         })
     }

@@ -11,6 +11,9 @@ use crate::plan::budget::Clock;
 const ORDERS: [(Rank, u64); 3] =
     [(Rank::TotalWidthArea, 4), (Rank::TotalAreaWidth, 1), (Rank::WidthAreaTotal, 1)];
 
+/// How much a search does between two looks at the clock: about half a millisecond.
+const WORK_A_LOOK: u64 = 300_000;
+
 /// One question, "is there a plan of this height?", and how far it has been answered.
 pub(crate) struct Turns<'n, T> {
     net: &'n Net<T>,
@@ -37,11 +40,18 @@ impl<'n, T: Units> Turns<'n, T> {
         let chunk = (60_000 / self.net.len() as u64).clamp(8, 1024);
         while nodes > 0 && !clock.is_over() {
             if self.searches.len() <= self.turn {
+                if !clock.allows(self.net.begin_steps()) {
+                    clock.stop();
+                    return Outcome::Paused;
+                }
                 self.searches.push(Search::new(self.net, self.height, ORDERS[self.turn].0));
             }
             let search = &mut self.searches[self.turn];
             let before = search.nodes;
-            let outcome = search.run(nodes.min(chunk).min(self.left));
+            let outcome = search.run(nodes.min(chunk).min(self.left), WORK_A_LOOK);
+            if search.memory_bytes() > clock.memory_max_bytes {
+                clock.stop();
+            }
             let spent = (search.nodes - before).max(1);
             // A node of a large part takes longer.
             clock.spend(spent.saturating_mul(1 + self.net.len() as u64 / 512));

@@ -96,8 +96,9 @@ impl Device {
         let mut devices = DEVICES.lock();
         let devices = devices.get_or_insert_default();
         let opened = devices.entry(index).or_insert_with(|| {
-            let device = Self::open_new(index)?;
-            Ok(Box::leak(Box::new(device)))
+            let device: &'static Self = Box::leak(Box::new(Self::open_new(index)?));
+            super::staging::warm_up(device);
+            Ok(device)
         });
         let device = opened.clone()?;
         device.check_process()?;
@@ -215,6 +216,17 @@ impl Device {
         if name.starts_with("cu") { self.driver.address(name) } else { None }
     }
 
+    /// The index of the device whose context is current on this thread.
+    #[cfg(feature = "exec")]
+    pub(crate) fn current_index() -> Option<u16> {
+        let mut current = core::ptr::null_mut();
+        // SAFETY: a place for the result.
+        done(unsafe { (driver().ok()?.current)(&raw mut current) }).ok()?;
+        let devices = DEVICES.lock();
+        let mut opened = devices.as_ref()?.values().flatten();
+        opened.find(|device| device.context.0 == current).map(|device| device.index)
+    }
+
     fn check_process(&self) -> Result<(), String> {
         if self.process == std::process::id() {
             Ok(())
@@ -239,6 +251,10 @@ impl Device {
         }
         // SAFETY: the context lives as long as the process.
         done(unsafe { (self.driver.set_current)(self.context.0) })?;
+        if before.is_null() && self.index == 0 {
+            // Where no context is current, other libraries take this one for it: it may as well stay.
+            return Ok(Entered(None));
+        }
         Ok(Entered(Some((self.driver, before))))
     }
 }

@@ -60,6 +60,7 @@ driver! {
     primary_retain = "cuDevicePrimaryCtxRetain"(*mut sys::CUcontext, sys::CUdevice);
     current = "cuCtxGetCurrent"(*mut sys::CUcontext);
     set_current = "cuCtxSetCurrent"(sys::CUcontext);
+    synchronize = "cuCtxSynchronize"();
     memory_info = "cuMemGetInfo_v2"(*mut usize, *mut usize);
     alloc = "cuMemAlloc_v2"(*mut DevicePtr, usize);
     free = "cuMemFree_v2"(DevicePtr);
@@ -95,6 +96,7 @@ driver! {
     event_record = "cuEventRecord"(sys::CUevent, sys::CUstream);
     event_query = "cuEventQuery"(sys::CUevent);
     event_synchronize = "cuEventSynchronize"(sys::CUevent);
+    module_load = "cuModuleLoadData"(*mut sys::CUmodule, *const c_void);
     begin_capture = "cuStreamBeginCapture_v2"(sys::CUstream, c_uint);
     end_capture = "cuStreamEndCapture"(sys::CUstream, *mut sys::CUgraph);
     graph_instantiate = "cuGraphInstantiateWithFlags"(*mut sys::CUgraphExec, sys::CUgraph, u64);

@@ -15,6 +15,7 @@ mod context;
 mod device;
 pub(crate) mod driver;
 mod event;
+mod graph;
 mod pinned;
 mod queue;
 mod staging;

@@ -5,9 +5,10 @@
 //!   download:  device ─copy─► pinned staging ─memcpy at synchronize─► caller's bytes
 //! ```
 //!
-//! Pinned ranges are copied directly. So are large pageable ones: the driver's own staging overlaps with its
-//! copies and beats copying twice. Deliberately absent: more than one stream. Work of one queue is ordered by
-//! the stream alone; other streams are joined by events.
+//! Where the device's side of a piece lies in pinned memory, which devices reach over the bus, nothing is
+//! copied there at all: the bytes are put in place, or taken from there. Pinned ranges are copied directly. So are large pageable ones: the driver's own staging overlaps with its
+//! copies and beats copying twice. Deliberately absent: more than one stream at a time. Work of one queue is ordered
+//! by the stream alone; other streams are joined by events.
 //!
 //! # Invariants
 //! * **Q1** Staging given out since the last synchronize is neither reused nor freed before the next one.
@@ -15,14 +16,16 @@
 
 use super::context::Device;
 use super::driver::{DevicePtr, Failure, done};
-use super::event::CudaEvent;
+use super::event::{CudaEvent, DefaultStream};
+use super::graph::{Graph, Recording, Slot};
 use super::pinned::{PinnedSpace, is_pinned};
 use super::staging::Staging;
-use crate::space::{GraphId, Piece, Queue, QueueError, SpaceId};
-use core::ffi::c_void;
+use crate::space::{GraphId, Mark, Piece, Queue, QueueError, SpaceId};
+use core::cell::Cell;
 use core::ptr::NonNull;
 use cudarc::driver::sys;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Above this, pageable bytes are left to the driver, in bytes. Measured on an H200: 64 KiB travel as fast
 /// either way, 1 MiB is faster by the driver.
@@ -31,20 +34,36 @@ const STAGED_BYTES_MAX: usize = 256 << 10;
 /// In-order work on one CUDA device, on a stream of its own.
 #[derive(Debug)]
 pub struct CudaQueue {
-    device: &'static Device,
-    stream: Stream,
+    pub(super) device: &'static Device,
+    own: Stream,
+    /// The stream of a caller that work goes to at present.
+    lent: Option<Stream>,
+    /// Where work was left to the device, and the stream it is on, until it was waited for.
+    left: Option<Left>,
+    mark: Option<Arc<CudaEvent>>,
+    default_mark: Option<Arc<DefaultStream>>,
     staging: Staging,
-    arrivals: Vec<Arrival>,
+    pub(super) arrivals: Vec<Arrival>,
     order: Vec<usize>,
-    recording: Option<Recording>,
-    graphs: HashMap<u32, Graph>,
-    graphs_made: u32,
-    /// Whether a graph was launched since the last synchronize: its staging is on its way.
-    replaying: bool,
+    pub(super) recording: Option<Recording>,
+    pub(super) graphs: HashMap<u32, Graph>,
+    pub(super) graphs_made: u32,
+    /// Whether work may be going on: something was queued, or could have been, since the last synchronize.
+    pub(super) busy: Cell<bool>,
+    crosses_host: Cell<bool>,
+}
+
+/// Work that was left to the device.
+#[derive(Debug)]
+enum Left {
+    /// On a default stream.
+    Default(DefaultStream),
+    /// On a stream that may be gone by now.
+    Marked(Arc<CudaEvent>),
 }
 
 /// A stream of the driver.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Stream(sys::CUstream);
 
 // SAFETY: a handle of the driver, which may be used from any thread.
@@ -52,47 +71,14 @@ unsafe impl Send for Stream {}
 
 /// Bytes in staging that belong to a caller after the next synchronize.
 #[derive(Clone, Copy, Debug)]
-struct Arrival {
-    staged: NonNull<u8>,
-    target: NonNull<u8>,
-    size_bytes: usize,
+pub(super) struct Arrival {
+    pub(super) staged: NonNull<u8>,
+    pub(super) target: NonNull<u8>,
+    pub(super) size_bytes: usize,
 }
 
 // SAFETY: two addresses; reaching the bytes takes `unsafe`, which argues for itself.
 unsafe impl Send for Arrival {}
-
-/// A place in a graph's staging that one piece goes through.
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    staged: NonNull<u8>,
-    device: NonNull<u8>,
-    size_bytes: usize,
-}
-
-// SAFETY: as for `Arrival`.
-unsafe impl Send for Slot {}
-
-/// What is being captured.
-#[derive(Debug)]
-struct Recording {
-    uploads: Vec<Slot>,
-    downloads: Vec<Slot>,
-    staging: Staging,
-}
-
-/// What was captured.
-#[derive(Debug)]
-struct Graph {
-    executable: GraphHandle,
-    recording: Recording,
-}
-
-/// An executable graph of the driver.
-#[derive(Debug)]
-struct GraphHandle(sys::CUgraphExec);
-
-// SAFETY: a handle of the driver, used by one thread at a time: its owner is not `Sync` here.
-unsafe impl Send for GraphHandle {}
 
 fn bits(address: NonNull<u8>) -> DevicePtr {
     address.addr().get() as DevicePtr
@@ -120,14 +106,19 @@ impl CudaQueue {
         opened.map_err(|failure| error(device, "opening a queue", failure))?;
         Ok(Self {
             device,
-            stream: Stream(stream),
+            own: Stream(stream),
+            lent: None,
+            left: None,
+            mark: None,
+            default_mark: None,
             staging: Staging::new(PinnedSpace::on(device)),
             arrivals: Vec::new(),
             order: Vec::new(),
             recording: None,
             graphs: HashMap::new(),
             graphs_made: 0,
-            replaying: false,
+            busy: Cell::new(false),
+            crosses_host: Cell::new(false),
         })
     }
 
@@ -141,7 +132,7 @@ impl CudaQueue {
     /// # Errors
     /// [`QueueError`]: what the driver said.
     pub fn record(&mut self) -> Result<CudaEvent, QueueError> {
-        CudaEvent::record(self.device, self.stream.0)
+        CudaEvent::record(self.device, self.stream())
     }
 
     /// Lets what is queued from now on wait for a mark, also one of another device.
@@ -151,36 +142,8 @@ impl CudaQueue {
     pub fn wait(&mut self, event: &CudaEvent) -> Result<(), QueueError> {
         let _entered = self.enter("waiting for an event")?;
         // SAFETY: a live stream and a live event; the flags must be 0.
-        done(unsafe { (self.device.driver.stream_wait)(self.stream.0, event.raw(), 0) })
+        done(unsafe { (self.device.driver.stream_wait)(self.stream(), event.raw(), 0) })
             .map_err(|failure| error(self.device, "waiting for an event", failure))
-    }
-
-    /// Lets what is queued from now on wait for what another stream of this device was given so far, as a
-    /// caller's `stream=` argument or a producer of a shared tensor wants.
-    ///
-    /// # Safety
-    /// * `stream` is null (the default stream) or a live stream of this device.
-    ///
-    /// # Errors
-    /// [`QueueError`]: what the driver said.
-    pub unsafe fn join(&mut self, stream: *mut c_void) -> Result<(), QueueError> {
-        let event = CudaEvent::record(self.device, stream.cast())?;
-        self.wait(&event)
-    }
-
-    /// Lets another stream of this device wait for what this queue was given so far.
-    ///
-    /// # Safety
-    /// * `stream` is null (the default stream) or a live stream of this device.
-    ///
-    /// # Errors
-    /// [`QueueError`]: what the driver said.
-    pub unsafe fn release_to(&mut self, stream: *mut c_void) -> Result<(), QueueError> {
-        let event = self.record()?;
-        let _entered = self.enter("ordering a stream")?;
-        // SAFETY: a live stream, by the caller, and a live event; the flags must be 0.
-        done(unsafe { (self.device.driver.stream_wait)(stream.cast(), event.raw(), 0) })
-            .map_err(|failure| error(self.device, "ordering a stream", failure))
     }
 
     /// Queues a copy from another device's memory to this one's.
@@ -193,6 +156,7 @@ impl CudaQueue {
     /// [`QueueError`]: what the driver said.
     pub unsafe fn copy_from_peer(&mut self, piece: Piece, from: &Device) -> Result<(), QueueError> {
         let _entered = self.enter("a copy between devices")?;
+        self.busy.set(true);
         // SAFETY: valid ranges, by the caller; contexts that live as long as the process.
         done(unsafe {
             (self.device.driver.copy_peer_async)(
@@ -201,18 +165,39 @@ impl CudaQueue {
                 bits(piece.source),
                 from.context.0,
                 piece.size_bytes,
-                self.stream.0,
+                self.stream(),
             )
         })
         .map_err(|failure| error(self.device, "a copy between devices", failure))
     }
 
-    fn enter(&self, call: &'static str) -> Result<super::context::Entered, QueueError> {
+    /// Notes whether bytes of the host take part in work.
+    pub(super) fn note_host(&self, crosses: bool) {
+        self.crosses_host.set(self.crosses_host.get() || crosses);
+    }
+
+    /// The stream that work goes to.
+    pub(super) fn stream(&self) -> sys::CUstream {
+        self.lent.unwrap_or(self.own).0
+    }
+
+    /// Before every call on the stream. What was left on another one comes first.
+    pub(super) fn enter(&mut self, call: &'static str) -> Result<super::context::Entered, QueueError> {
         if !self.device.is_usable() {
             let reason = "CUDA cannot be used in a forked process".into();
             return Err(QueueError { space: self.device.space_id(), call, reason });
         }
-        self.device.enter().map_err(|failure| error(self.device, call, failure))
+        let entered = self.device.enter().map_err(|failure| error(self.device, call, failure))?;
+        if let Some(left) = self.left.take_if(|_| self.recording.is_none()) {
+            let here = self.stream().addr();
+            let mark: &dyn Mark = match &left {
+                Left::Default(stream) => stream,
+                Left::Marked(mark) => &**mark,
+            };
+            // SAFETY: the stream that work goes to is live.
+            unsafe { mark.order(here) }?;
+        }
+        Ok(entered)
     }
 
     /// Staging that nothing else uses until the next synchronize, or the end of the graph being captured.
@@ -225,11 +210,13 @@ impl CudaQueue {
         })
     }
 
-    /// Fills `order` with the pieces sorted by what `key` says, empty ones left out.
+    /// Fills `order` with the pieces sorted by their device side, without empty ones and those whose device
+    /// side is pinned memory.
     fn sort(&mut self, pieces: &[Piece], key: impl Fn(&Piece) -> NonNull<u8>) -> Vec<usize> {
         let mut order = core::mem::take(&mut self.order);
         order.clear();
-        order.extend((0..pieces.len()).filter(|&index| pieces[index].size_bytes > 0));
+        let copied = |piece: &Piece| piece.size_bytes > 0 && !is_pinned(key(piece), piece.size_bytes);
+        order.extend((0..pieces.len()).filter(|&index| copied(&pieces[index])));
         order.sort_unstable_by_key(|&index| key(&pieces[index]).addr());
         order
     }
@@ -240,22 +227,24 @@ impl CudaQueue {
         source: NonNull<u8>,
         size_bytes: usize,
     ) -> Result<(), QueueError> {
+        self.busy.set(true);
         // SAFETY: a device range and a host range, valid until the copy is done: staging by Q1 and Q2, the
         // caller's by the contract of `upload`.
         done(unsafe {
-            (self.device.driver.upload_async)(bits(target), source.as_ptr().cast(), size_bytes, self.stream.0)
+            (self.device.driver.upload_async)(bits(target), source.as_ptr().cast(), size_bytes, self.stream())
         })
         .map_err(|failure| error(self.device, "a copy to the device", failure))
     }
 
     fn to_host(&self, target: NonNull<u8>, source: NonNull<u8>, size_bytes: usize) -> Result<(), QueueError> {
+        self.busy.set(true);
         // SAFETY: as in `to_device`, by the contract of `download`.
         done(unsafe {
             (self.device.driver.download_async)(
                 target.as_ptr().cast(),
                 bits(source),
                 size_bytes,
-                self.stream.0,
+                self.stream(),
             )
         })
         .map_err(|failure| error(self.device, "a copy to the host", failure))
@@ -314,69 +303,54 @@ impl CudaQueue {
         self.to_host(staged, pieces[run[0]].source, size_bytes)
     }
 
-    fn wait_for_work(&mut self) -> Result<(), QueueError> {
+    /// Puts bytes where the device reads them in pinned memory.
+    fn place(&mut self, index: usize, piece: Piece) -> Result<(), QueueError> {
+        let Piece { target, source, size_bytes } = piece;
+        if let Some(recording) = &mut self.recording {
+            recording.uploads[index] = Slot { staged: target, device: target, size_bytes };
+            return Ok(());
+        }
+        if !self.busy.get() {
+            // SAFETY: both are host ranges of this size, by the contract of `upload`; no work is going on that
+            // could read the target; they may be one.
+            unsafe { target.copy_from(source, size_bytes) };
+            return Ok(());
+        }
+        let staged = self.stage(size_bytes)?;
+        // SAFETY: the source is readable, by the contract of `upload`; the staging is as long and ours (Q1).
+        unsafe { staged.copy_from_nonoverlapping(source, size_bytes) };
+        // SAFETY: both ranges are reached by the device and valid until the copy is done (Q1).
+        unsafe { self.copy(Piece { target, source: staged, size_bytes }) }
+    }
+
+    /// Notes bytes that the device will have written to pinned memory.
+    fn fetch(&mut self, index: usize, piece: Piece) {
+        let Piece { target, source, size_bytes } = piece;
+        match &mut self.recording {
+            Some(recording) => {
+                recording.downloads[index] = Slot { staged: source, device: source, size_bytes };
+            }
+            None => self.arrivals.push(Arrival { staged: source, target, size_bytes }),
+        }
+    }
+
+    /// Waits for what may still use staging, and stays on the same stream.
+    pub(super) fn settle(&mut self) -> Result<(), QueueError> {
+        let lent = self.lent;
+        let waited = if self.busy.get() { self.synchronize() } else { Ok(()) };
+        self.lent = lent;
+        waited
+    }
+
+    pub(super) fn wait_for_work(&mut self) -> Result<(), QueueError> {
         let _entered = self.enter("waiting for the queue")?;
         // SAFETY: a live stream.
-        done(unsafe { (self.device.driver.stream_synchronize)(self.stream.0) })
+        done(unsafe { (self.device.driver.stream_synchronize)(self.stream()) })
             .map_err(|failure| error(self.device, "waiting for the queue", failure))
-    }
-
-    fn drop_graph(&self, graph: &Graph) {
-        if let Ok(_entered) = self.device.enter() {
-            // SAFETY: a live executable graph, destroyed once; its work is done: callers synchronize first.
-            super::context::note_free(done(unsafe {
-                (self.device.driver.graph_exec_destroy)(graph.executable.0)
-            }));
-        }
-    }
-
-    fn instantiate(&mut self) -> Result<GraphHandle, QueueError> {
-        let driver = self.device.driver;
-        let mut graph = core::ptr::null_mut();
-        // SAFETY: a live stream that captures, and a place for the result.
-        done(unsafe { (driver.end_capture)(self.stream.0, &raw mut graph) })
-            .map_err(|failure| error(self.device, "capturing a graph", failure))?;
-        let mut executable = core::ptr::null_mut();
-        // SAFETY: a place for the result and a live graph.
-        let made = done(unsafe { (driver.graph_instantiate)(&raw mut executable, graph, 0) });
-        // SAFETY: a live graph, destroyed once; the executable one is independent of it.
-        unsafe { (driver.graph_destroy)(graph) };
-        made.map_err(|failure| error(self.device, "preparing a graph", failure))?;
-        Ok(GraphHandle(executable))
-    }
-
-    fn refuse_replay(&self, reason: String) -> QueueError {
-        QueueError { space: self.device.space_id(), call: "replaying a graph", reason }
-    }
-
-    fn check_slots(
-        &self,
-        slots: &[Slot],
-        pieces: &[Piece],
-        what: &str,
-        upload: bool,
-    ) -> Result<(), QueueError> {
-        if slots.len() != pieces.len() {
-            return Err(self.refuse_replay(format!(
-                "{} {what}, captured with {}",
-                pieces.len(),
-                slots.len()
-            )));
-        }
-        for (slot, piece) in slots.iter().zip(pieces) {
-            let device = if upload { piece.target } else { piece.source };
-            if slot.size_bytes != piece.size_bytes || (slot.device != device && slot.size_bytes > 0) {
-                return Err(self.refuse_replay(format!(
-                    "{what} of {} bytes, captured with {} or another place",
-                    piece.size_bytes, slot.size_bytes
-                )));
-            }
-        }
-        Ok(())
     }
 }
 
-fn error(device: &Device, call: &'static str, failure: Failure) -> QueueError {
+pub(super) fn error(device: &Device, call: &'static str, failure: Failure) -> QueueError {
     QueueError { space: device.space_id(), call, reason: failure.to_string() }
 }
 
@@ -410,12 +384,54 @@ impl Queue for CudaQueue {
         self.device.space_id()
     }
 
+    unsafe fn switch(&mut self, stream: Option<usize>) -> Result<(), QueueError> {
+        let next = stream.map(|raw| Stream(core::ptr::with_exposed_provenance_mut(raw)));
+        if next.unwrap_or(self.own).0 == self.stream() {
+            return Ok(());
+        }
+        if self.left.is_none() && self.busy.get() {
+            self.leave()?;
+        }
+        self.lent = next;
+        Ok(())
+    }
+
+    fn crosses_host(&self) -> bool {
+        self.crosses_host.get()
+    }
+
+    fn leave(&mut self) -> Result<Arc<dyn Mark>, QueueError> {
+        let _entered = self.enter("leaving work to the device")?;
+        let stream = self.stream().addr();
+        if DefaultStream::is(stream) {
+            let device = self.device;
+            self.left = Some(Left::Default(DefaultStream { device, stream }));
+            self.lent = None;
+            let mark = self.default_mark.get_or_insert_with(|| Arc::new(DefaultStream { device, stream }));
+            if mark.stream != stream {
+                *mark = Arc::new(DefaultStream { device, stream });
+            }
+            return Ok(Arc::clone(mark) as _);
+        }
+        let mark = match &self.mark {
+            Some(mark) => Arc::clone(mark),
+            None => Arc::clone(self.mark.insert(Arc::new(CudaEvent::new(self.device)?))),
+        };
+        mark.record_again(self.stream())?;
+        self.left = Some(Left::Marked(Arc::clone(&mark)));
+        self.lent = None;
+        Ok(mark)
+    }
+
     fn raw_stream(&self) -> usize {
-        self.stream.0.addr()
+        // Whoever asks may queue work.
+        self.busy.set(true);
+        self.stream().addr()
     }
 
     unsafe fn upload(&mut self, pieces: &[Piece]) -> Result<(), QueueError> {
         let _entered = self.enter("a copy to the device")?;
+        self.note_host(true);
         if let Some(recording) = &mut self.recording {
             let blank = Slot { staged: NonNull::dangling(), device: NonNull::dangling(), size_bytes: 0 };
             recording.uploads.extend(core::iter::repeat_n(blank, pieces.len()));
@@ -423,6 +439,13 @@ impl Queue for CudaQueue {
             recording.uploads.rotate_right(pieces.len());
         }
         let order = self.sort(pieces, |piece| piece.target);
+        let mut placed = Ok(());
+        if order.len() < pieces.len() {
+            let mapped = |piece: &Piece| piece.size_bytes > 0 && is_pinned(piece.target, piece.size_bytes);
+            placed = (0..pieces.len())
+                .filter(|&index| mapped(&pieces[index]))
+                .try_for_each(|index| self.place(index, pieces[index]));
+        }
         let copied = for_each_run(
             pieces,
             &order,
@@ -433,17 +456,24 @@ impl Queue for CudaQueue {
         if let Some(recording) = &mut self.recording {
             recording.uploads.rotate_left(pieces.len());
         }
-        copied
+        placed.and(copied)
     }
 
     unsafe fn download(&mut self, pieces: &[Piece]) -> Result<(), QueueError> {
         let _entered = self.enter("a copy to the host")?;
+        self.note_host(true);
         if let Some(recording) = &mut self.recording {
             let blank = Slot { staged: NonNull::dangling(), device: NonNull::dangling(), size_bytes: 0 };
             recording.downloads.extend(core::iter::repeat_n(blank, pieces.len()));
             recording.downloads.rotate_right(pieces.len());
         }
         let order = self.sort(pieces, |piece| piece.source);
+        if order.len() < pieces.len() {
+            let mapped = |piece: &Piece| piece.size_bytes > 0 && is_pinned(piece.source, piece.size_bytes);
+            (0..pieces.len())
+                .filter(|&index| mapped(&pieces[index]))
+                .for_each(|index| self.fetch(index, pieces[index]));
+        }
         let copied = for_each_run(
             pieces,
             &order,
@@ -462,13 +492,14 @@ impl Queue for CudaQueue {
             return Ok(());
         }
         let _entered = self.enter("a copy on the device")?;
+        self.busy.set(true);
         // SAFETY: two ranges that the device reaches, valid until it is done, by the caller.
         done(unsafe {
             (self.device.driver.copy_async)(
                 bits(piece.target),
                 bits(piece.source),
                 piece.size_bytes,
-                self.stream.0,
+                self.stream(),
             )
         })
         .map_err(|failure| error(self.device, "a copy on the device", failure))
@@ -479,8 +510,9 @@ impl Queue for CudaQueue {
             return Ok(());
         }
         let _entered = self.enter("a fill on the device")?;
+        self.busy.set(true);
         // SAFETY: a device range, valid until the work is done, by the caller.
-        done(unsafe { (self.device.driver.fill_async)(bits(target), byte, size_bytes, self.stream.0) })
+        done(unsafe { (self.device.driver.fill_async)(bits(target), byte, size_bytes, self.stream()) })
             .map_err(|failure| error(self.device, "a fill on the device", failure))
     }
 
@@ -490,37 +522,24 @@ impl Queue for CudaQueue {
             for arrival in &self.arrivals {
                 let Arrival { staged, target, size_bytes } = *arrival;
                 // SAFETY: the copy into the staging is done; the target is writable, by the contract of
-                // `download`; staging and targets are different memory.
-                unsafe { target.copy_from_nonoverlapping(staged, size_bytes) };
+                // `download`; they may be one.
+                unsafe { target.copy_from(staged, size_bytes) };
             }
         }
         self.arrivals.clear();
         self.staging.reset();
-        self.replaying = false;
+        self.busy.set(false);
+        self.crosses_host.set(false);
+        self.lent = None;
         waited
     }
 
     fn begin_capture(&mut self) -> Result<(), QueueError> {
-        self.synchronize()?;
-        let _entered = self.enter("capturing a graph")?;
-        let relaxed = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
-        // SAFETY: a live stream that does not capture: a second call fails.
-        done(unsafe { (self.device.driver.begin_capture)(self.stream.0, relaxed) })
-            .map_err(|failure| error(self.device, "capturing a graph", failure))?;
-        let staging = Staging::new(PinnedSpace::on(self.device));
-        self.recording = Some(Recording { uploads: Vec::new(), downloads: Vec::new(), staging });
-        Ok(())
+        self.begin_recording()
     }
 
     fn end_capture(&mut self) -> Result<GraphId, QueueError> {
-        let _entered = self.enter("capturing a graph")?;
-        let Some(recording) = self.recording.take() else {
-            return Err(self.refuse_replay("nothing is being captured".into()));
-        };
-        let executable = self.instantiate()?;
-        self.graphs_made += 1;
-        self.graphs.insert(self.graphs_made, Graph { executable, recording });
-        Ok(GraphId(self.graphs_made))
+        self.end_recording()
     }
 
     unsafe fn replay(
@@ -529,30 +548,8 @@ impl Queue for CudaQueue {
         uploads: &[Piece],
         downloads: &[Piece],
     ) -> Result<(), QueueError> {
-        let _entered = self.enter("replaying a graph")?;
-        let Some(known) = self.graphs.get(&graph.0) else {
-            return Err(self.refuse_replay("the graph is of another queue".into()));
-        };
-        self.check_slots(&known.recording.uploads, uploads, "uploads", true)?;
-        self.check_slots(&known.recording.downloads, downloads, "downloads", false)?;
-        if self.replaying {
-            self.synchronize()?;
-        }
-        let Some(known) = self.graphs.get(&graph.0) else { return Ok(()) };
-        for (slot, piece) in known.recording.uploads.iter().zip(uploads) {
-            // SAFETY: the source is readable, by the caller; the slot has just this size (compared above), and
-            // no copy from it is going on: the last replay was waited for.
-            unsafe { slot.staged.copy_from_nonoverlapping(piece.source, piece.size_bytes) };
-        }
-        // SAFETY: a live executable graph and a live stream; the memory it uses is there, by the caller.
-        done(unsafe { (self.device.driver.graph_launch)(known.executable.0, self.stream.0) })
-            .map_err(|failure| error(self.device, "replaying a graph", failure))?;
-        self.replaying = true;
-        for (slot, piece) in known.recording.downloads.iter().zip(downloads) {
-            let (staged, target, size_bytes) = (slot.staged, piece.target, piece.size_bytes);
-            self.arrivals.push(Arrival { staged, target, size_bytes });
-        }
-        Ok(())
+        // SAFETY: by the caller.
+        unsafe { self.replay_graph(graph, uploads, downloads) }
     }
 
     fn discard(&mut self, graph: GraphId) {
@@ -575,7 +572,7 @@ impl Drop for CudaQueue {
             && self.device.is_usable()
         {
             // SAFETY: a live stream, destroyed once.
-            super::context::note_free(done(unsafe { (self.device.driver.stream_destroy)(self.stream.0) }));
+            super::context::note_free(done(unsafe { (self.device.driver.stream_destroy)(self.own.0) }));
         }
     }
 }

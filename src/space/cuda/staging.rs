@@ -2,6 +2,7 @@
 //!
 //! Deliberately absent: knowing when copies are done. The queue resets it after waiting.
 
+use super::context::Device;
 use super::pinned::PinnedSpace;
 use crate::space::{AllocError, Block, MemorySpace};
 use core::alloc::Layout;
@@ -18,6 +19,14 @@ const IDLE_MAX: usize = 8;
 
 /// First blocks of queues that are gone: page-locking one takes longer than loading a method.
 static IDLE: Mutex<Vec<Block>> = Mutex::new(Vec::new());
+
+/// Takes a first block for later queues: a process's first page-locked memory costs a millisecond, which is
+/// better spent while a device is opened.
+pub(super) fn warm_up(device: &'static Device) {
+    let mut staging = Staging::new(PinnedSpace::on(device));
+    // Where that fails, the first queue that needs it says so.
+    let _ = staging.take(1);
+}
 
 /// Gives back the pinned memory that is kept for later queues, and says how many bytes that was.
 pub fn trim_staging() -> usize {

@@ -3,20 +3,28 @@
 //! `gpu-bundle`: one folder that a machine with a GPU runs, with nothing but a driver and Python with NumPy.
 //!
 //! ```text
-//!   target/gpu-bundle/  run.sh   cuda_tests   cuda_bench   arenite-*.whl   programs/   logs/ (made by run.sh)
+//!   target/gpu-bundle/  run.sh  checks.py  cuda_tests  cuda_bench  arenite-*.whl  programs/  cases/  logs/ (by run.sh)
 //! ```
 //!
-//! `cargo xtask gpu-bundle [FOLDER]`: FOLDER has further programs, as `NAME.pte`, `NAME.ptd`, `NAME.npz`;
-//! without it the bundle has the seed program alone. Deliberately absent: copying it there.
+//! `cargo xtask gpu-bundle [PROGRAMS [CASES]]`: PROGRAMS is a folder of further programs, as `NAME.pte`,
+//! `NAME.ptd`, `NAME.npz`; without it the bundle has the seed program alone. CASES is a folder of trial cases,
+//! of which those that want a GPU are taken. Deliberately absent: copying it there.
 
 use super::Outcome;
 use crate::python::{Build, Environment};
-use crate::shell::{cargo, root, run_lines, target};
+use crate::shell::{self, cargo, root, run_lines, target};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The most bytes that a bundle may have.
 const BUNDLE_BYTES_MAX: u64 = 60 << 20;
+
+/// What the machine with the GPU runs.
+const SCRIPTS: [(&str, &str); 2] =
+    [("run.sh", include_str!("../../gpu/run.sh")), ("checks.py", include_str!("../../gpu/checks.py"))];
+
+/// The files of a folder of trial cases that the cases with a GPU need, by how their names begin.
+const CASES: [&str; 6] = ["h16_", "h20_", "seq_h20.", "replay.", "engines.", "common."];
 
 /// Builds and gathers.
 pub(crate) fn run(words: &[String]) -> Outcome {
@@ -27,17 +35,32 @@ pub(crate) fn run(words: &[String]) -> Outcome {
     let programs = bundle.join("programs");
     fs::create_dir_all(&programs).map_err(|error| describe(&programs, &error))?;
     for (kind, name) in [("--test", "cuda_tests"), ("--bench", "cuda_bench")] {
-        let built = build(kind)?;
-        copy(&built, &bundle.join(name))?;
+        copy(&build(kind)?, &bundle.join(name))?;
     }
-    Environment::ready("bundle", &["maturin>=1.9,<2", "numpy"])?.install_wheel(Build::Release)?;
-    copy_into(&target().join("wheels/release"), &bundle, &["whl"])?;
-    copy_into(&root().join("tests/data/cuda"), &programs, &["z", "npz", "ptd"])?;
+    let environment = Environment::ready("bundle", &["maturin>=1.9,<2", "numpy"])?;
+    let wheel = environment.install_wheel(Build::Release)?;
+    copy(&wheel, &bundle.join(wheel.file_name().unwrap_or_default()))?;
+    let has_ending = |path: &Path, endings: &[&str]| {
+        path.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| endings.contains(&ending))
+    };
+    let own = root().join("tests/data/cuda");
+    copy_into(&own, &programs, |path| has_ending(path, &["npz", "ptd"]))?;
+    unpack(&environment, &own.join("seed_net.pte.z"), &programs.join("seed_net.pte"))?;
     if let Some(folder) = words.first() {
-        copy_into(Path::new(folder), &programs, &["pte", "ptd", "npz"])?;
+        copy_into(Path::new(folder), &programs, |path| has_ending(path, &["pte", "ptd", "npz"]))?;
     }
-    let script = bundle.join("run.sh");
-    fs::write(&script, RUN).map_err(|error| describe(&script, &error))?;
+    if let Some(folder) = words.get(1) {
+        let wanted = |path: &Path| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            CASES.iter().any(|start| name.starts_with(start))
+        };
+        fs::create_dir_all(bundle.join("cases")).map_err(|error| describe(&bundle, &error))?;
+        copy_into(Path::new(folder), &bundle.join("cases"), wanted)?;
+    }
+    for (name, text) in SCRIPTS {
+        let script = bundle.join(name);
+        fs::write(&script, text).map_err(|error| describe(&script, &error))?;
+    }
     let size_bytes = size_of(&bundle)?;
     println!("\n{}: {} MiB. There: sh run.sh", bundle.display(), size_bytes >> 20);
     if size_bytes > BUNDLE_BYTES_MAX {
@@ -68,16 +91,23 @@ fn copy(from: &Path, to: &Path) -> Outcome {
     fs::copy(from, to).map(|_| ()).map_err(|error| describe(from, &error))
 }
 
-/// Copies the files with these endings.
-fn copy_into(from: &Path, to: &Path, endings: &[&str]) -> Outcome {
+/// Copies the files that are wanted.
+fn copy_into(from: &Path, to: &Path, wanted: impl Fn(&Path) -> bool) -> Outcome {
     let entries = fs::read_dir(from).map_err(|error| describe(from, &error))?;
-    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        if let Some(name) = path.file_name().filter(|_| endings.contains(&ending)) {
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| wanted(path)) {
+        if let Some(name) = path.file_name() {
             copy(&path, &to.join(name))?;
         }
     }
     Ok(())
+}
+
+/// Expands a file compressed with zlib, by Python: this crate has no dependencies.
+fn unpack(environment: &Environment, from: &Path, to: &Path) -> Outcome {
+    let code =
+        "import sys, zlib; open(sys.argv[2], 'wb').write(zlib.decompress(open(sys.argv[1], 'rb').read()))";
+    let (from, to) = (from.display().to_string(), to.display().to_string());
+    shell::run(&mut environment.command(&["-c", code, &from, &to]))
 }
 
 fn size_of(folder: &Path) -> Result<u64, String> {
@@ -89,69 +119,3 @@ fn size_of(folder: &Path) -> Result<u64, String> {
     }
     Ok(size_bytes)
 }
-
-/// What the machine with the GPU runs: one line per check, everything said in `logs/`.
-const RUN: &str = r#"#!/bin/sh
-# Runs on a machine with a GPU: needs its driver and Python 3.10 with NumPy. One line per check; what each
-# said is in logs/.
-cd "$(dirname "$0")" || exit 2
-mkdir -p logs site
-failed=0
-
-check() {
-    name=$1
-    shift
-    if "$@" > "logs/$name.txt" 2>&1; then
-        echo "ok    $name"
-    else
-        echo "FAIL  $name: $(tail -n 1 "logs/$name.txt")"
-        failed=$((failed + 1))
-    fi
-}
-
-cat > expand.py << 'END'
-import glob, zipfile, zlib
-for name in glob.glob("programs/*.pte.z"):
-    with open(name, "rb") as packed, open(name[:-2], "wb") as plain:
-        plain.write(zlib.decompress(packed.read()))
-for name in glob.glob("*.whl"):
-    zipfile.ZipFile(name).extractall("site")
-END
-
-cat > seed.py << 'END'
-import sys
-if "torch" in sys.argv:
-    import torch
-import numpy as np
-from arenite import Runtime
-arrays = np.load("programs/seed_net.npz")
-program = Runtime.get().load_program("programs/seed_net.pte")
-method = program.load_method("forward")
-for _ in range(5):
-    (out,) = method.execute([arrays["forward.in0"], arrays["forward.in1"]])
-    error = float(np.abs(np.asarray(out) - arrays["forward.out0"]).max())
-    print("error", error)
-    assert error == 0.0
-print(method.memory_report())
-END
-
-export ARENITE_CUDA_PROGRAMS="$PWD/programs" PYTHONPATH="$PWD/site"
-chmod +x cuda_tests cuda_bench
-nvidia-smi > logs/machine.txt 2>&1
-check expand python3 expand.py
-for test in $(./cuda_tests --ignored --list 2> /dev/null | sed -n 's/: test$//p'); do
-    check "$test" ./cuda_tests --ignored --exact --nocapture "$test"
-done
-check all_in_one_process ./cuda_tests --ignored --nocapture --test-threads=1
-check python_seed python3 seed.py
-if python3 -c 'import torch' 2> /dev/null; then
-    check python_seed_after_torch python3 seed.py torch
-fi
-if command -v compute-sanitizer > /dev/null; then
-    check memcheck compute-sanitizer --error-exitcode 1 ./cuda_tests --ignored --exact \
-        programs::every_program_gives_what_eager_gave
-fi
-./cuda_bench --bench 2>&1 | tee logs/bench.txt
-echo "$failed failed"
-[ "$failed" -eq 0 ]
-"#;
