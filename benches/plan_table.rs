@@ -104,7 +104,6 @@ fn exported() {
     for known in programs(false) {
         let problem = rounded(&known.problem, 16);
         let (time, plan) = timed(7, || Portfolio.plan(&problem).unwrap());
-        if time > 0.0005 { println!("{} {} {:.4}", known.name, ms(time), ratio(&plan)); }
         let bound = culprits(&problem, &[], 0).live_bytes;
         log += (plan.peak_bytes(0) as f64 / bound as f64).ln();
         total += time;
@@ -263,7 +262,12 @@ fn mending() -> Result<(), PlanError> {
         (best, moved) = (best.min(time), count);
         verify(&problem, live.plan()).unwrap();
     }
-    row("16", &format!("re-plan kept up to date, {what}"), "10 times; 90 %", &measured(moved, best, &new.plan));
+    row(
+        "16",
+        &format!("re-plan kept up to date, {what}"),
+        "10 times; 90 %",
+        &measured(moved, best, &new.plan),
+    );
     let chain = |n| Problem::new((0..n).map(|s| BufferSpec::new(64, Lifespan::new(s, s + 2))).collect());
     assert_eq!(GreedyBySize.plan(&chain(1_000))?.peak_bytes(0), 128);
     Ok(())

@@ -142,7 +142,13 @@ impl Block {
     /// Without items; free places look as if they lived never.
     fn new() -> Box<Self> {
         let never = (i32::MAX, i32::MIN);
-        Box::new(Self { len: 0, hull: never, lower: [never.0; BLOCK], upper: [never.1; BLOCK], bytes: [(0, 0); BLOCK] })
+        Box::new(Self {
+            len: 0,
+            hull: never,
+            lower: [never.0; BLOCK],
+            upper: [never.1; BLOCK],
+            bytes: [(0, 0); BLOCK],
+        })
     }
 
     fn insert(&mut self, at: usize, life: (i32, i32), bytes: (u64, u64)) {

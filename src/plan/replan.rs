@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::error::PlanError;
 use super::budget::Clock;
+use super::error::PlanError;
 use super::exact::Best;
 use super::fit::{Crowd, Fit, Key, place_around, sort_by};
 use super::instance::{Instance, NONE};

@@ -96,7 +96,8 @@ impl Replanner {
     pub fn set(&mut self, buffer: usize, spec: BufferSpec) -> Result<(), PlanError> {
         check_buffer(&self.problem, buffer, &spec)?;
         let old = &mut self.problem.buffers[buffer];
-        let kind = |spec: &BufferSpec| (spec.is_plain(), spec.pinned_bytes, spec.align_bytes, spec.size_bytes == 0);
+        let kind =
+            |spec: &BufferSpec| (spec.is_plain(), spec.pinned_bytes, spec.align_bytes, spec.size_bytes == 0);
         if kind(old) == kind(&spec) && old.lifespan == spec.lifespan && old.space == spec.space {
             self.changed.push(u32::try_from(buffer).unwrap_or(u32::MAX));
         } else {

@@ -312,7 +312,11 @@ fn sweep(mut rects: Vec<Rect>) -> Result<(), Violation> {
 fn sweep_plain(problem: &Problem, plan: &Plan) -> Sweep {
     let is_whole = |spec: &BufferSpec| spec.gaps().is_empty() && spec.alias().is_none();
     let in_order = problem.buffers.is_sorted_by_key(|spec| spec.lifespan.first);
-    if problem.spaces.len() != 1 || !in_order || !plan.shared.is_empty() || !problem.buffers.iter().all(is_whole) {
+    if problem.spaces.len() != 1
+        || !in_order
+        || !plan.shared.is_empty()
+        || !problem.buffers.iter().all(is_whole)
+    {
         return Sweep::Crowded;
     }
     let (mut steps, mut bytes) = (0, 0);

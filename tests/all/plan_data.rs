@@ -131,7 +131,8 @@ pub fn crowded(count: u64, steps: u64, seed: u64, gaps: bool, pins: bool) -> Pro
         let life = 1 + random.below(most);
         let last = (first + life).min(steps + 12);
         let align = 1 << random.below(8);
-        let mut spec = BufferSpec::new(1 + random.below(1 << 14), Lifespan::new(first, last)).align_bytes(align);
+        let mut spec =
+            BufferSpec::new(1 + random.below(1 << 14), Lifespan::new(first, last)).align_bytes(align);
         if gaps && last - first > 4 && random.below(3) == 0 {
             let span = Lifespan::new(first + 1, last - 1);
             let used_bytes = (random.below(2) == 0).then(|| 0..spec.size_bytes / 4);

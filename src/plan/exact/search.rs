@@ -39,6 +39,9 @@ pub(crate) enum Rank {
     TotalAreaWidth,
     /// Life, area, largest section total.
     WidthAreaTotal,
+    /// As the first, with the totals of items scattered by up to an eighth: another order for every number.
+    /// Its order is not kept by parts, so that it proves nothing.
+    Scattered(u64),
 }
 
 /// How many candidates of a node are picked one by one before the rest is sorted.
@@ -143,7 +146,7 @@ pub(crate) struct Search<'n, T> {
     pub nodes: u64,
     pub failures: u64,
     /// Items and sections looked at.
-    work: u64,
+    pub work: u64,
     /// The work granted.
     work_end: u64,
 }
@@ -614,6 +617,7 @@ impl<'n, T: Units> Search<'n, T> {
                 Rank::TotalWidthArea => [total, width, area],
                 Rank::TotalAreaWidth => [total, area, width],
                 Rank::WidthAreaTotal => [width, area, total],
+                Rank::Scattered(seed) => [total * scatter(seed, item), width, area],
             };
             (key, item)
         }));
@@ -623,4 +627,11 @@ impl<'n, T: Units> Search<'n, T> {
         self.keyed = keyed;
         (start, self.items.len())
     }
+}
+
+/// A factor between 896 and 1023, from the seed and the item.
+fn scatter(seed: u64, item: u32) -> u128 {
+    let mixed = (seed << 32 ^ u64::from(item)).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    u128::from(896 + (mixed >> 57))
 }
