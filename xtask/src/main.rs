@@ -6,6 +6,7 @@
 //! cargo xtask demo            build the wheel, run a program from Python, show the report
 //! cargo xtask gpu-bundle      one folder for a machine with a GPU
 //! cargo xtask test            every Rust and Python test
+//! cargo xtask peers plan      the planner beside its targets and MiniMalloc
 //! cargo xtask peers python    Arenite beside ExecuTorch's own wheel
 //! ```
 //!

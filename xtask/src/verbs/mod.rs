@@ -3,6 +3,7 @@
 
 mod demo;
 mod gpu_bundle;
+mod peers_plan;
 mod peers_python;
 mod test;
 
@@ -24,6 +25,11 @@ pub(crate) const TABLE: &[Verb] = &[
     Verb { name: "demo", about: "builds the wheel and runs seed_net from Python", run: demo::run },
     Verb { name: "gpu-bundle", about: "gathers what a machine with a GPU runs", run: gpu_bundle::run },
     Verb { name: "test", about: "runs every Rust and Python test", run: test::run },
+    Verb {
+        name: "peers plan",
+        about: "prints the planner's targets and figures, beside MiniMalloc's if it can be had",
+        run: peers_plan::run,
+    },
     Verb {
         name: "peers python",
         about: "prints time ratios to ExecuTorch's wheel, one a line",
