@@ -20,7 +20,15 @@ use super::neighbours::Neighbours;
 const FULL: u64 = 252;
 
 /// How often what stands out is placed again.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 5;
+
+/// What decides among the items of a peak.
+#[derive(Clone, Copy)]
+enum Within {
+    Life,
+    Size,
+    Start,
+}
 
 /// Offsets by peaks, and by size within and after them; `None` if the clock stops it.
 pub(crate) fn place_by_peaks(
@@ -35,7 +43,7 @@ pub(crate) fn place_by_peaks(
     let mut peaks: Vec<u32> = (0..index(live.len())).filter(|&item| live[item as usize] >= least).collect();
     peaks.sort_by_key(|&item| core::cmp::Reverse(live[item as usize]));
     let all: Vec<u32> = (0..index(live.len())).collect();
-    let order = order(instance, neighbours, &peaks, all);
+    let order = order(instance, neighbours, &peaks, Within::Life, all);
     let mut offsets = place(instance, crowd, &order, Fit::First, clock)?;
     for round in 0..ROUNDS {
         let ends = offsets.iter().zip(&instance.items).map(|(offset, item)| offset.saturating_add(item.size));
@@ -48,10 +56,16 @@ pub(crate) fn place_by_peaks(
         }
         let fullest = fullest_step(instance, &live, item);
         peaks.retain(|&peak| peak != fullest);
-        // Before the other peaks, then after them.
-        peaks.insert(if round % 2 == 0 { 0 } else { peaks.len() }, fullest);
+        peaks.insert(0, fullest);
         let near = Near { instance, crowd, neighbours, clock };
-        near.place_again(&peaks, fullest, peak, &mut offsets);
+        match round {
+            // By size alone, as if nothing were a peak.
+            1 => near.place_again(&[], Within::Life, fullest, peak, &mut offsets),
+            2 => near.place_again(&peaks[..1], Within::Life, fullest, peak, &mut offsets),
+            3 => near.place_again(&peaks, Within::Start, fullest, peak, &mut offsets),
+            4 => near.place_again(&peaks, Within::Size, fullest, peak, &mut offsets),
+            _ => near.place_again(&peaks, Within::Life, fullest, peak, &mut offsets),
+        }
     }
     Some(offsets)
 }
@@ -66,7 +80,7 @@ struct Near<'a> {
 
 impl Near<'_> {
     /// Places what is alive about a peak again, if that takes it below `highest`.
-    fn place_again(&self, peaks: &[u32], fullest: u32, highest: u64, offsets: &mut [u64]) {
+    fn place_again(&self, peaks: &[u32], within: Within, fullest: u32, highest: u64, offsets: &mut [u64]) {
         let items = &self.instance.items;
         let start = items[fullest as usize].lower;
         let (mut lower, mut upper) = (start, start + 1);
@@ -78,7 +92,7 @@ impl Near<'_> {
         around.retain(|&item| self.instance.pin(item as usize).is_none());
         let kept: Vec<u64> = around.iter().map(|&item| offsets[item as usize]).collect();
         around.iter().for_each(|&item| offsets[item as usize] = NONE);
-        let order = order(self.instance, self.neighbours, peaks, around.clone());
+        let order = order(self.instance, self.neighbours, peaks, within, around.clone());
         let in_time = place_around(self.instance, self.crowd, &order, Fit::First, offsets, self.clock);
         let end = |item: u32| offsets[item as usize].saturating_add(items[item as usize].size);
         if !in_time || around.iter().any(|&item| end(item) >= highest) {
@@ -88,7 +102,13 @@ impl Near<'_> {
 }
 
 /// The items among some that are alive at the peaks, by life; then the others, by size.
-fn order(instance: &Instance, neighbours: &Neighbours, peaks: &[u32], mut among: Vec<u32>) -> Vec<u32> {
+fn order(
+    instance: &Instance,
+    neighbours: &Neighbours,
+    peaks: &[u32],
+    within: Within,
+    mut among: Vec<u32>,
+) -> Vec<u32> {
     let item = |at: u32| instance.items[at as usize];
     let mut waits = vec![false; instance.len()];
     among.iter().for_each(|&item| waits[item as usize] = true);
@@ -100,8 +120,13 @@ fn order(instance: &Instance, neighbours: &Neighbours, peaks: &[u32], mut among:
                 order.push(index(item));
             }
         });
-        let life = |at: u32| item(at).upper - item(at).lower;
-        order[from..].sort_by_key(|&at| core::cmp::Reverse((life(at), item(at).size)));
+        let life = |at: u32| u64::from(item(at).upper - item(at).lower);
+        let key = |at: u32| match within {
+            Within::Life => (life(at), item(at).size),
+            Within::Size => (item(at).size, life(at)),
+            Within::Start => (u64::from(u32::MAX - item(at).lower), life(at)),
+        };
+        order[from..].sort_by_key(|&at| core::cmp::Reverse(key(at)));
     }
     among.retain(|&item| waits[item as usize]);
     among.sort_by_key(|&at| core::cmp::Reverse(item(at).size));

@@ -107,19 +107,19 @@ impl AnyNet {
         let pairs = pairs_of(instance, &items);
         let bytes = pairs.saturating_mul(16).saturating_add(items.len() as u64 * 400);
         let too_large = usize::try_from(bytes).unwrap_or(usize::MAX) > clock.memory_max_bytes;
-        if too_large || !clock.allows(pairs.saturating_mul(3)) {
+        if too_large {
             return None;
         }
         // Giving much memory back takes time too.
         clock.keep_back(Duration::from_nanos(bytes / 10));
         let unit = unit_of(instance, &items);
-        match peak / unit {
+        clock.afford(pairs.saturating_mul(3), || match peak / unit {
             0..0x800_0000 => Some(Self::Small(Net::new(instance, &items, unit), items, peak)),
             0x800_0000..0x800_0000_0000_0000 => {
                 Some(Self::Large(Net::new(instance, &items, unit), items, peak))
             }
             _ => None,
-        }
+        })?
     }
 
     fn descent(&self, bound: u64) -> AnyDescent<'_> {
@@ -255,7 +255,9 @@ impl<'n, T: Units> Descent<'n, T> {
     ) -> bool {
         let unit = self.net.unit;
         let each = DIVE_NODES * self.net.len() as u64 / 8;
-        for _ in 0..(nodes / each).max(1) {
+        // Small parts are better searched in full: dives get a small share there.
+        let share = if self.net.len() <= 512 { 4 } else { 1 };
+        for _ in 0..(nodes / each / share).max(1) {
             let gap = (self.peak - self.bound) / unit;
             let height = self.peak - (gap >> (1 + self.dives % 6)).max(1) * unit;
             self.dives += 1;

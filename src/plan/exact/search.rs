@@ -562,19 +562,19 @@ impl<'n, T: Units> Search<'n, T> {
     fn split(&mut self, node: Node<T>, item: usize) -> Step<T> {
         let (from, to) = self.net.hull[item];
         let first = self.parts.len();
-        let mut start = node.sections.0;
         let zeros = (from..to - 1).filter(|&s| self.cuts[s as usize] == 0).map(|s| s + 1);
         let ends: Vec<u32> = zeros.chain([node.sections.1]).collect();
         let split_items_end = self.items.len();
-        for end in ends {
-            let within: Vec<u32> = self.items[node.items.0..node.items.1]
-                .iter()
-                .copied()
-                .filter(|&other| {
-                    let from = self.net.hull[other as usize].0;
-                    self.lowest[other as usize] != T::BIG && (start..end).contains(&from)
-                })
-                .collect();
+        let mut within: Vec<Vec<u32>> = vec![Vec::new(); ends.len()];
+        for &other in &self.items[node.items.0..node.items.1] {
+            if self.lowest[other as usize] != T::BIG {
+                let from = self.net.hull[other as usize].0;
+                within[ends.partition_point(|&end| end <= from)].push(other);
+            }
+        }
+        self.work += (node.items.1 - node.items.0) as u64;
+        let mut start = node.sections.0;
+        for (end, within) in ends.into_iter().zip(within) {
             if !within.is_empty() {
                 let items = self.rank_items(within.into_iter());
                 self.parts.push(Part { items, sections: (start, end) });

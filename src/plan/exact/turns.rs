@@ -52,11 +52,12 @@ impl<'n, T: Units> Turns<'n, T> {
         let chunk = (60_000 / self.net.len() as u64).clamp(8, 1024);
         while nodes > 0 && !clock.is_over() {
             if self.searches.len() <= self.turn {
-                if !clock.allows(self.net.begin_steps()) {
+                let (net, height, rank) = (self.net, self.height, self.orders[self.turn].0);
+                let Some(search) = clock.afford(net.begin_steps(), || Search::new(net, height, rank)) else {
                     clock.stop();
                     return Outcome::Paused;
-                }
-                self.searches.push(Search::new(self.net, self.height, self.orders[self.turn].0));
+                };
+                self.searches.push(search);
             }
             let search = &mut self.searches[self.turn];
             let (before, work) = (search.nodes, search.work);
