@@ -200,6 +200,20 @@ impl<S: MemorySpace> Pool<S> {
     /// [`AllocError`] where neither the pool nor its space has room, or a limit is in the way.
     #[inline]
     pub fn allocate(&self, layout: Layout) -> Result<PoolBlock<&Self>, AllocError> {
+        // An error is large; what is not inlined writes the answer where it belongs.
+        match self.take_kept(layout) {
+            Some((block, at)) => Ok(PoolBlock::new(self, block, at, 0)),
+            None => self.allocate_locked(layout),
+        }
+    }
+
+    #[inline(never)]
+    fn allocate_locked(&self, layout: Layout) -> Result<PoolBlock<&Self>, AllocError> {
+        if self.observer.is_none()
+            && let Some((block, at)) = self.take_ready(layout, None, 0)
+        {
+            return Ok(PoolBlock::new(self, block, at, 0));
+        }
         let (block, at) = self.take(layout)?;
         Ok(PoolBlock::new(self, block, at, 0))
     }
@@ -373,14 +387,18 @@ impl<S: MemorySpace> Pool<S> {
         state
     }
 
-    /// A block without a stream. The hot path.
-    #[inline]
-    fn take(&self, layout: Layout) -> Result<(Block, u32), AllocError> {
-        if self.observer.is_none()
-            && let Some((address, at)) = self.magazines.take(0, layout.size(), layout.align())
-        {
-            return Ok((Block::new(address, layout), at));
+    /// What this thread gave back last, if it fits. The hot path.
+    #[inline(always)]
+    fn take_kept(&self, layout: Layout) -> Option<(Block, u32)> {
+        if self.observer.is_some() {
+            return None;
         }
+        let (address, at) = self.magazines.take(0, layout.size(), layout.align())?;
+        Some((Block::new(address, layout), at))
+    }
+
+    /// A block without a stream.
+    fn take(&self, layout: Layout) -> Result<(Block, u32), AllocError> {
         let (block, at, ..) = self.take_for(&Request::new(layout))?;
         Ok((block, at))
     }

@@ -2,9 +2,11 @@
 
 use crate::support::fake_device::FakeDevice;
 use crate::support::memory::{fill, holds};
+use crate::support::numbers::Numbers;
 use arenite::{Arena, Block, Checkpoint, HostSpace, MemorySpace, Recording};
 use core::alloc::Layout;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -139,5 +141,42 @@ proptest! {
     fn device_arenas_keep_to_the_model(steps in prop::collection::vec(step(), 1..120)) {
         run(&FakeDevice::new(1 << 34), false, &steps);
         run(&FakeDevice::new(1 << 34).reserving(), false, &steps);
+    }
+}
+
+#[test]
+fn a_million_operations_keep_to_one_line_of_blocks() {
+    let space = FakeDevice::new(1 << 40);
+    let mut arena = Arena::with_chunks(&space);
+    let mut numbers = Numbers::new(3);
+    // What is live, in order, and the point before each block.
+    let mut live: Vec<(Block, Checkpoint)> = Vec::new();
+    let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
+    for step in 0..1_000_000 {
+        if numbers.below(400) == 0 && !live.is_empty() {
+            let keep = numbers.below(live.len());
+            assert!(arena.rewind(live[keep].1));
+            for (block, _) in live.drain(keep..) {
+                ends.remove(&block.address_bits());
+            }
+        } else if numbers.below(5000) == 0 {
+            arena.reset();
+            live.clear();
+            ends.clear();
+        } else {
+            let size_log2 = numbers.below(14);
+            let (size, align) = (1 + numbers.below(1 << size_log2), 1 << numbers.below(9));
+            let mark = arena.checkpoint();
+            let block = arena.allocate(Layout::from_size_align(size, align).unwrap()).unwrap();
+            let (start, end) = (block.address_bits(), block.address_bits() + size as u64);
+            assert_eq!(start % align as u64, 0);
+            assert!(ends.range(..end).next_back().is_none_or(|(_, &other)| other <= start), "step {step}");
+            ends.insert(start, end);
+            live.push((block, mark));
+        }
+        if step % 4096 == 0 {
+            let stats = arena.stats();
+            assert!(stats.live_bytes <= stats.capacity_bytes && stats.capacity_bytes == space.live_bytes());
+        }
     }
 }

@@ -2,10 +2,14 @@
 
 use crate::support::fake_device::FakeDevice;
 use crate::support::memory::{fill, holds};
+use crate::support::numbers::Numbers;
 use arenite::pool::{PoolTag, Stream};
-use arenite::{HostSpace, Mark, MemorySpace, Pool, PoolBlock, Readiness, Recording, Request};
+use arenite::{
+    DeviceRegion, HostSpace, Mark, MemorySpace, Pool, PoolBlock, Readiness, Recording, Request, SpaceId,
+};
 use core::alloc::Layout;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -157,5 +161,40 @@ proptest! {
     #[test]
     fn device_pools_keep_to_the_model(steps in prop::collection::vec(step(), 1..200)) {
         run(&FakeDevice::new(1 << 40), &steps);
+    }
+}
+
+#[test]
+fn a_million_operations_keep_blocks_apart_and_the_books_right() {
+    let pool = Pool::new(DeviceRegion::imaginary(SpaceId::cuda(0), 1 << 30)).with_limit(256 << 20);
+    let mut numbers = Numbers::new(11);
+    let mut live: Vec<PoolBlock<_>> = Vec::new();
+    let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut asked_bytes = 0;
+    for step in 0..1_000_000 {
+        if live.len() > 500 || (numbers.below(2) == 0 && !live.is_empty()) {
+            let block = live.swap_remove(numbers.below(live.len()));
+            asked_bytes -= block.block().size_bytes();
+            ends.remove(&block.block().address_bits());
+        } else {
+            let size_log2 = 4 + numbers.below(17);
+            let size = 1 + numbers.below(1 << size_log2);
+            let align = 1 << numbers.below(10);
+            let Ok(block) = pool.allocate(Layout::from_size_align(size, align).unwrap()) else { continue };
+            let (start, end) = (block.block().address_bits(), block.block().address_bits() + size as u64);
+            assert_eq!(start % align as u64, 0);
+            assert!(ends.range(..end).next_back().is_none_or(|(_, &other)| other <= start), "step {step}");
+            ends.insert(start, end);
+            asked_bytes += size;
+            live.push(block);
+        }
+        if step % 4096 == 0 {
+            let stats = pool.stats();
+            assert_eq!((stats.blocks, stats.live_bytes - stats.padding_bytes), (live.len(), asked_bytes));
+            assert!(stats.capacity_bytes <= 256 << 20);
+        }
+        if step % 100_000 == 0 {
+            pool.trim();
+        }
     }
 }
