@@ -16,7 +16,7 @@ use super::shims;
 use crate::delegate::{DelegateError, NativeCode};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::NonNull;
-use memmap2::{MmapMut, MmapOptions};
+use memmap2::MmapMut;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -75,11 +75,10 @@ impl Library {
             let reason = format!("its code has {} bytes, at most {CODE_BYTES_MAX}", code.bytes.len());
             return Err(DelegateError::Corrupt { reason });
         }
-        let mut image = Image::new(code.bytes.len().max(1)).map_err(refused)?;
         let hash = || <[u8; 32]>::from(Sha256::digest(code.bytes));
         let (digest, edited) = std::thread::scope(|scope| {
             let hashing = std::thread::Builder::new().spawn_scoped(scope, hash);
-            let edited = edit(code.bytes, &mut image.bytes[..code.bytes.len()], resolve, check);
+            let edited = edit(code.bytes, resolve, check);
             let hashed = hashing.ok().and_then(|hashing| hashing.join().ok());
             (hashed.unwrap_or_else(hash), edited)
         });
@@ -94,7 +93,7 @@ impl Library {
         if let Some(library) = loaded.get(&digest) {
             return Ok(library);
         }
-        edited?;
+        let image = edited?;
         let library: &'static Self = Box::leak(Box::new(Self { handle: image.open()? }));
         loaded.insert(digest, library);
         Ok(library)
@@ -107,22 +106,22 @@ impl Library {
     }
 }
 
-/// Copies the code to `target` and edits it there.
+/// Copies the code and edits the copy.
 fn edit(
     bytes: &[u8],
-    target: &mut [u8],
     resolve: Resolve<'_>,
     check: impl FnOnce(&Object<'_>) -> Result<(), DelegateError>,
-) -> Result<(), DelegateError> {
-    target.copy_from_slice(bytes);
-    let mut object =
-        Object::parse(target).map_err(|error| DelegateError::Corrupt { reason: error.to_string() })?;
+) -> Result<Image, DelegateError> {
+    let mut image = Image::new(bytes).map_err(refused)?;
+    let mut object = Object::parse(&mut image.bytes)
+        .map_err(|error| DelegateError::Corrupt { reason: error.to_string() })?;
     check(&object)?;
     object.make_private("AOTInductor");
     object.clear_executable_stack();
     object.bind(|name| shims::address(name).or_else(|| c_library(name)).or_else(|| resolve(name)));
     check_undefined(&object)?;
-    check_glibc(&object)
+    check_glibc(&object)?;
+    Ok(image)
 }
 
 fn permit(rule: &NativeCode, digest: &[u8; 32]) -> Result<(), DelegateError> {
@@ -200,15 +199,17 @@ struct Image {
 }
 
 impl Image {
-    fn new(len: usize) -> Result<Self, String> {
+    fn new(code: &[u8]) -> Result<Self, String> {
         let text = |error: std::io::Error| format!("memory for its code: {error}");
-        let Ok(file) = memory_file() else {
-            return Ok(Self { file: None, bytes: MmapMut::map_anon(len).map_err(text)? });
+        let Ok(mut file) = memory_file() else {
+            let mut bytes = MmapMut::map_anon(code.len().max(1)).map_err(text)?;
+            bytes[..code.len()].copy_from_slice(code);
+            return Ok(Self { file: None, bytes });
         };
-        file.set_len(len as u64).map_err(text)?;
-        // SAFETY: a file in memory that nobody else has, of this length; it is neither cut nor written
-        // elsewhere.
-        let bytes = unsafe { MmapOptions::new().populate().map_mut(&file) }.map_err(text)?;
+        // Written rather than copied to a mapping: only pages that are edited are ever mapped here.
+        file.write_all(if code.is_empty() { &[0] } else { code }).map_err(text)?;
+        // SAFETY: a file in memory that nobody else has; it is neither cut nor written elsewhere.
+        let bytes = unsafe { MmapMut::map_mut(&file) }.map_err(text)?;
         Ok(Self { file: Some(file), bytes })
     }
 
