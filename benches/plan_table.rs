@@ -59,20 +59,61 @@ fn ratio(plan: &Plan) -> f64 {
     plan.reports[0].peak_bytes as f64 / plan.reports[0].bound_bytes.max(1) as f64
 }
 
+/// The least time that `MiniMalloc` takes for a problem, if the environment says where it is: see
+/// `cargo xtask peers plan`. Runs until five are done or five seconds are spent.
+fn minimalloc(problem: &Problem, capacity: u64) -> Option<f64> {
+    let program = std::env::var_os("MINIMALLOC")?;
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("problem.csv");
+    let mut text = String::from("id,lower,upper,size\n");
+    for (id, spec) in problem.buffers.iter().enumerate() {
+        let Lifespan { first, last } = spec.lifespan;
+        text += &format!("{id},{first},{last},{}\n", spec.size_bytes);
+    }
+    std::fs::write(&input, text).unwrap();
+    let (mut best, mut spent) = (None, 0.0);
+    for _ in 0..5 {
+        let mut command = std::process::Command::new(&program);
+        command.arg(format!("--capacity={capacity}")).arg(format!("--input={}", input.display()));
+        command.arg(format!("--output={}", folder.path().join("plan.csv").display())).arg("--timeout=60s");
+        let told = command.output().ok()?;
+        let told = String::from_utf8_lossy(&told.stderr).into_owned();
+        let time: f64 = told.split("Elapsed time ").nth(1)?.split('s').next()?.parse().ok()?;
+        best = Some(best.map_or(time, |best: f64| best.min(time)));
+        spent += time;
+        if spent > 5.0 {
+            break;
+        }
+    }
+    best
+}
+
+/// A ratio to `MiniMalloc`'s time, in words.
+fn against(time: f64, theirs: Option<f64>) -> String {
+    theirs.map_or(String::new(), |theirs| format!("; MiniMalloc {}, ratio {:.3}", ms(theirs), time / theirs))
+}
+
 const HARD: [&str; 11] = ["A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K"];
 
 fn hard() {
-    let mut total = 0.0;
+    let (mut total, mut all_theirs) = (0.0, Some(0.0));
     for name in HARD {
         let Some(table) = beside(&format!("minimalloc/{name}.1048576.csv")) else { return };
         let problem = table.problem.with_capacity(1_048_576);
         let planner = Exact::new(Budget::nodes(20_000_000)).stops_when_it_fits();
         let (time, plan) = timed(5, || planner.plan(&problem));
         total += time;
+        let theirs = minimalloc(&problem, 1_048_576);
+        all_theirs = all_theirs.zip(theirs).map(|(all, one)| all + one);
         let peak = plan.map_or_else(|error| error.to_string(), |plan| plan.peak_bytes(0).to_string());
-        row("1, 2", &format!("{name} at 1,048,576"), "fits", &format!("{peak}, {}", ms(time)));
+        row(
+            "1, 2",
+            &format!("{name} at 1,048,576"),
+            "fits",
+            &format!("{peak}, {}{}", ms(time), against(time, theirs)),
+        );
     }
-    row("2", "A to K together", "", &ms(total));
+    row("2", "A to K together", "0.2 times", &format!("{}{}", ms(total), against(total, all_theirs)));
 }
 
 fn least(seconds: u64) {
@@ -88,25 +129,26 @@ fn least(seconds: u64) {
 fn exported() {
     for to in [16, 64] {
         let (mut optimal, mut total, mut worst) = (0, 0.0, (0.0, String::new()));
+        let mut all_theirs = Some(0.0);
         for known in programs(false) {
             let problem = rounded(&known.problem, to);
             let (time, plan) = timed(5, || Exact::default().plan(&problem).unwrap());
             optimal += usize::from(plan.reports[0].status == Status::Optimal);
             total += time;
+            let theirs = minimalloc(&problem, plan.peak_bytes(0));
+            all_theirs = all_theirs.zip(theirs).map(|(all, one)| all + one);
             if time > worst.0 {
                 worst = (time, known.name);
             }
         }
-        let measured = format!("{optimal} of 33, {} (worst {} {})", ms(total), worst.1, ms(worst.0));
+        let ratio = against(total, all_theirs);
+        let measured = format!("{optimal} of 33, {} (worst {} {}){ratio}", ms(total), worst.1, ms(worst.0));
         row("4, 5", &format!("33 programs ({to}), exact"), "33 optimal", &measured);
     }
     let (mut log, mut worst, mut total, mut high) = (0.0, (0.0, String::new()), 0.0, 0);
     for known in programs(false) {
         let problem = rounded(&known.problem, 16);
         let (time, plan) = timed(7, || Portfolio.plan(&problem).unwrap());
-        if time > 0.0005 {
-            println!("{} {} {:.4}", known.name, ms(time), ratio(&plan));
-        }
         let bound = culprits(&problem, &[], 0).live_bytes;
         log += (plan.peak_bytes(0) as f64 / bound as f64).ln();
         total += time;
@@ -210,26 +252,32 @@ fn many_kinds() -> Vec<(String, Problem)> {
 }
 
 fn anytime() {
-    let mut late = (f64::NEG_INFINITY, String::new());
+    let (mut late, mut worse) = ((f64::NEG_INFINITY, String::new()), 0);
     for (name, problem) in many_kinds() {
         let mut before = u64::MAX;
-        let (floor, _) = timed(2, || Exact::new(Budget::time(Duration::ZERO)).plan(&problem).unwrap());
+        let wall = |budget: Duration| {
+            let from = Instant::now();
+            let plan = Exact::new(Budget::time(budget)).plan(&problem).unwrap();
+            (from.elapsed().as_secs_f64(), plan)
+        };
+        let floor = (0..3).map(|_| wall(Duration::ZERO).0).fold(f64::INFINITY, f64::min);
         let mut most = f64::NEG_INFINITY;
         for budget_ms in [1, 3, 10, 30, 100, 300, 1_000] {
             let least = floor * 1e3;
-            let from = Instant::now();
-            let plan = Exact::new(Budget::time(Duration::from_millis(budget_ms))).plan(&problem).unwrap();
-            let over = from.elapsed().as_secs_f64() * 1e3 - least.max(budget_ms as f64);
-            assert!(plan.peak_bytes(0) <= before, "{name}: a worse plan with more budget");
-            most = most.max(over);
-            before = plan.peak_bytes(0);
+            // Of three, the one that other work on the machine delayed least.
+            let runs: Vec<(f64, Plan)> = (0..3).map(|_| wall(Duration::from_millis(budget_ms))).collect();
+            let fastest = runs.iter().map(|run| run.0).fold(f64::INFINITY, f64::min);
+            most = most.max(fastest * 1e3 - least.max(budget_ms as f64));
+            let peak = runs.iter().map(|run| run.1.peak_bytes(0)).min().unwrap();
+            worse += usize::from(peak > before);
+            before = peak;
         }
         println!("| | anytime, {name}: least {}, latest | | {most:.2} ms |", ms(floor));
         if most > late.0 {
             late = (most, name);
         }
     }
-    let measured = format!("{:.2} ms ({})", late.0, late.1);
+    let measured = format!("{:.2} ms ({}); worse with more budget: {worse}", late.0, late.1);
     row("14", "anytime: latest return after the budget or the cheapest plan (wall)", "5 ms", &measured);
 }
 

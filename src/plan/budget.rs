@@ -90,6 +90,8 @@ pub(crate) struct Clock {
     start: Instant,
     deadline: Option<Instant>,
     keeps_back: bool,
+    /// What a step of preparation takes at most, as far as is known.
+    step_nanos: u64,
     nodes: u64,
     cancel: Option<Cancel>,
     pub memory_max_bytes: usize,
@@ -102,6 +104,7 @@ impl Clock {
             start,
             deadline: budget.time_max.and_then(|time| start.checked_add(time)),
             keeps_back: false,
+            step_nanos: 10,
             nodes: budget.nodes_max,
             cancel: cancel.cloned(),
             memory_max_bytes: budget.memory_max_bytes,
@@ -146,9 +149,16 @@ impl Clock {
         self.nodes = self.nodes.saturating_sub(nodes);
     }
 
-    /// Whether there is time for this many steps of some nanoseconds each.
-    pub(crate) fn allows(&self, steps: u64) -> bool {
-        let needed = Duration::from_nanos(steps.saturating_mul(10));
-        self.deadline.is_none_or(|deadline| Instant::now() + needed < deadline)
+    /// Does something of this many steps if there is time for it, and learns how long a step takes.
+    pub(crate) fn afford<R>(&mut self, steps: u64, work: impl FnOnce() -> R) -> Option<R> {
+        let Some(deadline) = self.deadline else { return Some(work()) };
+        let from = Instant::now();
+        if from + Duration::from_nanos(steps.saturating_mul(self.step_nanos)) >= deadline {
+            return None;
+        }
+        let done = work();
+        let took = u64::try_from(from.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.step_nanos = self.step_nanos.max(took.saturating_mul(2) / steps.max(10_000));
+        Some(done)
     }
 }

@@ -37,6 +37,7 @@ mod exact;
 mod fit;
 mod instance;
 mod neighbours;
+mod peaks;
 mod portfolio;
 mod reduce;
 mod replan;

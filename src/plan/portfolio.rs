@@ -5,6 +5,7 @@ use super::budget::Clock;
 use super::exact::{Best, dive};
 use super::fit::{Crowd, Fit, Key, order_by, place};
 use super::instance::{Instance, NONE};
+use super::peaks::place_by_peaks;
 use super::stream::place_streaming;
 
 /// The most pairs alive together for which more than one order is tried at any price.
@@ -45,9 +46,17 @@ fn take(instance: &Instance, best: &mut Best, offsets: Vec<u64>) {
     }
 }
 
+/// The largest first; in long programs after what is alive at the peaks.
+fn place_large(instance: &Instance, crowd: &Crowd, bound: u64, clock: &Clock) -> Option<Vec<u64>> {
+    match &crowd.neighbours {
+        Some(neighbours) => place_by_peaks(instance, crowd, neighbours, bound, clock),
+        None => place(instance, crowd, &order_by(instance, Key::Size), Fit::First, clock),
+    }
+}
+
 /// The largest first.
 pub(crate) fn by_size(instance: &Instance, crowd: &Crowd, bound: u64) -> Best {
-    let offsets = by_key(instance, crowd, Key::Size, Fit::First);
+    let offsets = place_large(instance, crowd, bound, &Clock::endless()).unwrap_or_default();
     Best { peak: instance.peak_saturating(&offsets), offsets, bound }
 }
 
@@ -69,11 +78,8 @@ pub(crate) fn cheap(instance: &Instance, bound: u64, clock: &Clock) -> Best {
     }
     let crowd = crowd.unwrap_or_else(|| Crowd::new(instance));
     if !few {
-        let order = order_by(instance, Key::Size);
-        let placed = place(instance, &crowd, &order, Fit::First, clock);
-        let placed = placed.or_else(|| {
-            if fits { None } else { place(instance, &crowd, &order, Fit::First, &Clock::endless()) }
-        });
+        let large = |clock: &Clock| place_large(instance, &crowd, bound, clock);
+        let placed = large(clock).or_else(|| if fits { None } else { large(&Clock::endless()) });
         placed.into_iter().for_each(|offsets| take(instance, &mut best, offsets));
     }
     improve_cheaply(instance, &crowd, &mut best, clock);

@@ -94,7 +94,7 @@ impl Planner for Tiered {
     }
 }
 
-/// The largest buffer first, each into the lowest gap.
+/// The largest buffer first, each into the lowest gap; in long programs after what is alive at the peaks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GreedyBySize;
 

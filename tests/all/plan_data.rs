@@ -135,7 +135,7 @@ pub fn crowded(count: u64, steps: u64, seed: u64, gaps: bool, pins: bool) -> Pro
             BufferSpec::new(1 + random.below(1 << 14), Lifespan::new(first, last)).align_bytes(align);
         if gaps && last - first > 4 && random.below(3) == 0 {
             let span = Lifespan::new(first + 1, last - 1);
-            let used_bytes = (random.below(2) == 0).then(|| 0..spec.size_bytes / 4);
+            let used_bytes = (random.below(2) == 0).then_some(0..spec.size_bytes / 4);
             spec = spec.idle(vec![IdleGap { span, used_bytes }]);
         }
         if pins && random.below(50) == 0 {

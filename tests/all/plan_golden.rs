@@ -140,6 +140,14 @@ fn perfect_packings_verify_and_small_ones_are_solved() {
     }
 }
 
+#[test]
+fn large_perfect_packings_come_within_three_tenths_in_few_nodes() {
+    for known in perfect().iter().filter(|known| known.problem.buffers.len() >= 400) {
+        let plan = Exact::new(Budget::nodes(60_000)).plan(&known.problem).unwrap();
+        assert!(plan.peak_bytes(0) * 10 <= 1024 * 13, "{}: {}", known.name, plan.peak_bytes(0));
+    }
+}
+
 fn beside_facts(path: &str, buffers: usize, bound: u64) -> Option<Problem> {
     let table = beside(path)?;
     assert_eq!(table.problem.buffers.len(), buffers, "{path}");

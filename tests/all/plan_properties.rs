@@ -1,10 +1,11 @@
 //! Planners against brute force, the fast verifier against all pairs, and what must not change a plan.
 
-use crate::plan_data::{Random, perfect, programs, rounded, sparse, tiny};
+use crate::plan_data::{Random, crowded, perfect, programs, rounded, sparse, tiny};
 use arenite::plan::{
     BestFit, Budget, BufferSpec, Exact, FirstFit, GreedyBySize, Lifespan, Naive, Plan, PlanError, Planner,
-    Portfolio, Problem, Status, Violation, lower_bounds, replan, verify,
+    Portfolio, Problem, Replanner, Status, Tiered, Violation, lower_bounds, replan, verify,
 };
+use core::time::Duration;
 
 fn planners() -> [Box<dyn Planner>; 6] {
     let exact = Exact::default();
@@ -210,6 +211,74 @@ fn a_hundred_thousand_at_one_instant_or_in_a_chain() {
     for planner in [&FirstFit as &dyn Planner, &GreedyBySize, &Portfolio, &Exact::default()] {
         assert_eq!(planner.plan(&chain).unwrap().peak_bytes(0), 32);
     }
+}
+
+#[test]
+fn long_programs_come_within_a_hundredth_of_the_bound() {
+    for seed in 1..7 {
+        let problem = sparse(4_000, seed);
+        let plan = GreedyBySize.plan(&problem).unwrap();
+        let (peak, bound) = (plan.peak_bytes(0), plan.reports[0].bound_bytes);
+        assert!(peak * 1_000 <= bound * 1_015, "seed {seed}: {peak} over {bound}");
+        let peak = Tiered.plan(&problem).unwrap().peak_bytes(0);
+        assert!(peak * 100 <= bound * 115, "seed {seed}, in tiers: {peak} over {bound}");
+    }
+}
+
+#[test]
+fn crowds_with_gaps_pins_and_alignments_hold_under_every_strategy_and_budget() {
+    for (seed, gaps, pins) in [(1, false, false), (2, true, false), (3, false, true), (4, true, true)] {
+        let problem = crowded(700, 150, seed, gaps, pins);
+        let mut before = u64::MAX;
+        for budget in [Budget::time(Duration::ZERO), Budget::nodes(0), Budget::nodes(200)] {
+            let plan = Exact::new(budget).plan(&problem).unwrap();
+            verify(&problem, &plan).unwrap();
+            assert!(plan.peak_bytes(0) <= before && plan.peak_bytes(0) >= plan.reports[0].bound_bytes);
+            before = plan.peak_bytes(0);
+        }
+        for planner in [&GreedyBySize as &dyn Planner, &Tiered, &BestFit, &Portfolio] {
+            verify(&problem, &planner.plan(&problem).unwrap()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn no_time_at_all_still_gives_a_plan_that_fits_if_the_one_by_size_does() {
+    let problem = crowded(900, 100, 5, false, false);
+    let by_size = GreedyBySize.plan(&problem).unwrap().peak_bytes(0);
+    let in_no_time = Exact::new(Budget::time(Duration::ZERO));
+    assert!(in_no_time.plan(&problem).unwrap().peak_bytes(0) > by_size, "the case tells nothing");
+    let plan = in_no_time.plan(&problem.with_capacity(by_size)).unwrap();
+    assert_eq!(plan.peak_bytes(0), by_size);
+}
+
+#[test]
+fn a_re_planner_follows_changes_and_agrees_with_its_problem() {
+    let problem = sparse(3_000, 8);
+    let plan = GreedyBySize.plan(&problem).unwrap();
+    let mut live = Replanner::new(problem, plan).unwrap();
+    let mut random = Random(6);
+    for round in 0..20 {
+        for _ in 0..10 {
+            let at = usize::try_from(random.below(3_000)).unwrap();
+            let mut spec = live.problem().buffers[at].clone();
+            spec.size_bytes = 64 * (1 + random.below(4_000));
+            live.set(at, spec).unwrap();
+        }
+        if round % 5 == 4 {
+            live.push(BufferSpec::new(128, Lifespan::new(round, 3_000))).unwrap();
+        }
+        let moved = live.replan(60).unwrap();
+        assert!(moved < 1_000 || live.plan().reports[0].peak_bytes > 0, "{moved}");
+        verify(live.problem(), live.plan()).unwrap();
+        let end = |(offset, spec): (&u64, &BufferSpec)| offset + spec.size_bytes;
+        let peak = live.plan().offsets.iter().zip(&live.problem().buffers).map(end).max().unwrap();
+        assert_eq!(live.plan().peak_bytes(0), peak);
+        assert_eq!(live.plan().reports[0].bound_bytes, lower_bounds(live.problem()).unwrap()[0]);
+    }
+    let reversed = BufferSpec::new(1, Lifespan::new(3, 2));
+    assert!(live.set(0, reversed.clone()).is_err() && live.push(reversed).is_err());
+    verify(live.problem(), live.plan()).unwrap();
 }
 
 #[test]

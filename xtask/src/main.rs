@@ -7,6 +7,7 @@
 //! cargo xtask gpu-bundle      one folder for a machine with a GPU
 //! cargo xtask test            every Rust and Python test
 //! cargo xtask peers alloc     arenas and pools beside their peers in Rust
+//! cargo xtask peers plan      the planner beside its targets and MiniMalloc
 //! cargo xtask peers python    Arenite beside ExecuTorch's own wheel
 //! ```
 //!

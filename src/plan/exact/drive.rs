@@ -40,7 +40,7 @@ pub(crate) fn improve(
         }
     }
     let mut descents: Vec<AnyDescent<'_>> = nets.iter().map(|net| net.descent(best.bound)).collect();
-    let mut slice = SLICE_NODES;
+    let mut slice = 1;
     while best.peak > best.bound.max(enough) && !descents.is_empty() && !clock.is_over() {
         for descent in &mut descents {
             descent.advance(instance, slice, best, clock, improved);
@@ -69,6 +69,9 @@ pub(crate) fn dive(instance: &Instance, best: &mut Best) {
     best.peak = instance.peak_saturating(&best.offsets);
 }
 
+/// The nodes of a dive, in eighths of its buffers.
+const DIVE_NODES: u64 = 10;
+
 /// How often a dive may turn back.
 const DIVE_FAILURES_MAX: u64 = 32;
 
@@ -86,8 +89,11 @@ fn dive_part<T: Units>(net: &Net<T>, items: &[u32], best: &mut Best) {
     }
 }
 
-/// The nodes that each height gets in the first round, a buffer.
-const SLICE_NODES: u64 = 8;
+/// The nodes that each height gets in the first round: eight a buffer for some hundred buffers; for many, each
+/// of which costs more, a descent and a little more.
+fn slice_nodes(buffers: u64) -> u64 {
+    (8 * 512 * 512 / buffers).clamp(buffers + buffers / 4, 8 * buffers)
+}
 
 /// A part, in the smallest integers that hold its heights.
 enum AnyNet {
@@ -101,19 +107,19 @@ impl AnyNet {
         let pairs = pairs_of(instance, &items);
         let bytes = pairs.saturating_mul(16).saturating_add(items.len() as u64 * 400);
         let too_large = usize::try_from(bytes).unwrap_or(usize::MAX) > clock.memory_max_bytes;
-        if too_large || !clock.allows(pairs.saturating_mul(3)) {
+        if too_large {
             return None;
         }
         // Giving much memory back takes time too.
         clock.keep_back(Duration::from_nanos(bytes / 10));
         let unit = unit_of(instance, &items);
-        match peak / unit {
+        clock.afford(pairs.saturating_mul(3), || match peak / unit {
             0..0x800_0000 => Some(Self::Small(Net::new(instance, &items, unit), items, peak)),
             0x800_0000..0x800_0000_0000_0000 => {
                 Some(Self::Large(Net::new(instance, &items, unit), items, peak))
             }
             _ => None,
-        }
+        })?
     }
 
     fn descent(&self, bound: u64) -> AnyDescent<'_> {
@@ -169,13 +175,17 @@ struct Descent<'n, T> {
     low: Option<Turns<'n, T>>,
     /// Goes on right below the peak.
     high: Option<Turns<'n, T>>,
+    /// The highest height at which a plain dive found nothing, once that was asked.
+    undived: Option<u64>,
+    /// How many dives in scattered orders there were.
+    dives: u64,
 }
 
 impl<'n, T: Units> Descent<'n, T> {
     fn new(net: &'n Net<T>, items: &'n [u32], peak: u64, bound: u64) -> Self {
         // Every end is a whole number of units.
         let bound = bound.next_multiple_of(net.unit);
-        Self { net, items, peak, bound, low: None, high: None }
+        Self { net, items, peak, bound, low: None, high: None, undived: None, dives: 0 }
     }
 
     fn turns(&self, height: u64) -> Turns<'n, T> {
@@ -191,7 +201,7 @@ impl<'n, T: Units> Descent<'n, T> {
         clock: &mut Clock,
         improved: &mut dyn FnMut(&Best),
     ) {
-        let nodes = slice.saturating_mul(self.net.len() as u64);
+        let nodes = slice.saturating_mul(slice_nodes(self.net.len() as u64));
         while self.peak > self.bound.max(best.bound) && !clock.is_over() {
             let mut low = self.low.take().unwrap_or_else(|| self.turns(self.bound));
             match low.run(nodes, clock) {
@@ -203,10 +213,82 @@ impl<'n, T: Units> Descent<'n, T> {
                 Outcome::Exhausted => {}
                 Outcome::Paused => self.low = Some(low),
             }
-            if !self.between(instance, nodes, best, clock, improved) {
+            if self.undived.is_none() {
+                self.bisect(instance, best, clock, improved);
+            } else if !self.scatter(instance, nodes, best, clock, improved)
+                && !self.between(instance, nodes, best, clock, improved)
+            {
                 return;
             }
         }
+    }
+
+    /// Halves the stretch between a height where a dive finds a plan and one where it finds none.
+    fn bisect(
+        &mut self,
+        instance: &Instance,
+        best: &mut Best,
+        clock: &mut Clock,
+        improved: &mut dyn FnMut(&Best),
+    ) {
+        let unit = self.net.unit;
+        let mut fails = self.bound;
+        while (self.peak - fails) / unit > 1 + self.peak / unit / 256 && !clock.is_over() {
+            let height = fails + (self.peak - fails) / unit / 2 * unit;
+            let nodes = DIVE_NODES * self.net.len() as u64 / 8;
+            let orders = [Rank::TotalWidthArea, Rank::TotalAreaWidth];
+            if !orders.iter().any(|&rank| self.dive(instance, height, rank, nodes, best, clock, improved)) {
+                fails = height;
+            }
+        }
+        self.undived = Some(fails);
+    }
+
+    /// Dives in scattered orders, below the peak by little and by much in turn; says whether one found a plan.
+    fn scatter(
+        &mut self,
+        instance: &Instance,
+        nodes: u64,
+        best: &mut Best,
+        clock: &mut Clock,
+        improved: &mut dyn FnMut(&Best),
+    ) -> bool {
+        let unit = self.net.unit;
+        let each = DIVE_NODES * self.net.len() as u64 / 8;
+        // Small parts are better searched in full: dives get a small share there.
+        let share = if self.net.len() <= 512 { 4 } else { 1 };
+        for _ in 0..(nodes / each / share).max(1) {
+            let gap = (self.peak - self.bound) / unit;
+            let height = self.peak - (gap >> (1 + self.dives % 6)).max(1) * unit;
+            self.dives += 1;
+            if clock.is_over() || height <= self.bound {
+                return false;
+            }
+            if self.dive(instance, height, Rank::Scattered(self.dives), each, best, clock, improved) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Searches at a height in one order, from the start, for about this many nodes.
+    #[expect(clippy::too_many_arguments, reason = "the question, and what every step of a search is given")]
+    fn dive(
+        &mut self,
+        instance: &Instance,
+        height: u64,
+        rank: Rank,
+        nodes: u64,
+        best: &mut Best,
+        clock: &mut Clock,
+        improved: &mut dyn FnMut(&Best),
+    ) -> bool {
+        let mut turns = Turns::of_one(self.net, T::of(height / self.net.unit), rank);
+        let found = turns.run(nodes, clock) == Outcome::Solved;
+        if found {
+            self.accept(instance, &turns, best, improved);
+        }
+        found
     }
 
     /// Tries to go below the peak; says whether it did.

@@ -14,10 +14,16 @@ const ORDERS: [(Rank, u64); 3] =
 /// How much a search does between two looks at the clock: about half a millisecond.
 const WORK_A_LOOK: u64 = 300_000;
 
+/// What an ordinary node looks at, at most.
+pub(super) fn work_a_node<T: Units>(net: &Net<T>) -> u64 {
+    16 * net.len() as u64
+}
+
 /// One question, "is there a plan of this height?", and how far it has been answered.
 pub(crate) struct Turns<'n, T> {
     net: &'n Net<T>,
     height: T,
+    orders: [(Rank, u64); 3],
     searches: Vec<Search<'n, T>>,
     turn: usize,
     left: u64,
@@ -26,7 +32,13 @@ pub(crate) struct Turns<'n, T> {
 
 impl<'n, T: Units> Turns<'n, T> {
     pub(crate) fn new(net: &'n Net<T>, height: T) -> Self {
-        Self { net, height, searches: Vec::new(), turn: 0, left: Self::grant(net, 0), solved: None }
+        let left = Self::grant(net, 0);
+        Self { net, height, orders: ORDERS, searches: Vec::new(), turn: 0, left, solved: None }
+    }
+
+    /// In this order alone.
+    pub(crate) fn of_one(net: &'n Net<T>, height: T, rank: Rank) -> Self {
+        Self { orders: [(rank, u64::MAX); 3], left: u64::MAX, ..Self::new(net, height) }
     }
 
     fn grant(net: &Net<T>, turn: usize) -> u64 {
@@ -40,19 +52,21 @@ impl<'n, T: Units> Turns<'n, T> {
         let chunk = (60_000 / self.net.len() as u64).clamp(8, 1024);
         while nodes > 0 && !clock.is_over() {
             if self.searches.len() <= self.turn {
-                if !clock.allows(self.net.begin_steps()) {
+                let (net, height, rank) = (self.net, self.height, self.orders[self.turn].0);
+                let Some(search) = clock.afford(net.begin_steps(), || Search::new(net, height, rank)) else {
                     clock.stop();
                     return Outcome::Paused;
-                }
-                self.searches.push(Search::new(self.net, self.height, ORDERS[self.turn].0));
+                };
+                self.searches.push(search);
             }
             let search = &mut self.searches[self.turn];
-            let before = search.nodes;
+            let (before, work) = (search.nodes, search.work);
             let outcome = search.run(nodes.min(chunk).min(self.left), WORK_A_LOOK);
             if search.memory_bytes() > clock.memory_max_bytes {
                 clock.stop();
             }
-            let spent = (search.nodes - before).max(1);
+            // A node that tried very many candidates counts as several.
+            let spent = (search.nodes - before).max((search.work - work) / work_a_node(self.net)).max(1);
             // A node of a large part takes longer.
             clock.spend(spent.saturating_mul(1 + self.net.len() as u64 / 512));
             nodes = nodes.saturating_sub(spent);

@@ -4,6 +4,7 @@
 mod demo;
 mod gpu_bundle;
 mod peers_alloc;
+mod peers_plan;
 mod peers_python;
 mod test;
 
@@ -29,6 +30,11 @@ pub(crate) const TABLE: &[Verb] = &[
         name: "peers alloc",
         about: "prints tables of arenas and pools beside their peers",
         run: peers_alloc::run,
+    },
+    Verb {
+        name: "peers plan",
+        about: "prints the planner's targets and figures, beside MiniMalloc's if it can be had",
+        run: peers_plan::run,
     },
     Verb {
         name: "peers python",
