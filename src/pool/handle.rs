@@ -56,14 +56,26 @@ pub struct PoolBlock<P: PoolRef> {
     /// Gone once the block was given back or became a key.
     pool: Option<P>,
     block: Block,
-    node: u32,
-    owner: u16,
+    /// The node, and above it the owner: one word, which is copied as it was written.
+    place: u64,
 }
 
 impl<P: PoolRef> PoolBlock<P> {
     #[inline(always)]
     pub(super) fn new(pool: P, block: Block, node: u32, owner: u16) -> Self {
-        Self { pool: Some(pool), block, node, owner }
+        Self { pool: Some(pool), block, place: u64::from(node) | u64::from(owner) << 32 }
+    }
+
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half is the node")]
+    fn node(&self) -> u32 {
+        self.place as u32
+    }
+
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "the upper half is the owner")]
+    fn owner(&self) -> u16 {
+        (self.place >> 32) as u16
     }
 
     /// Where it is, how large and how aligned.
@@ -78,14 +90,14 @@ impl<P: PoolRef> PoolBlock<P> {
         if let Some(owner) = self.pool.take() {
             let pool = owner.pool();
             let lane = mark.stream.lane_of(pool.id);
-            pool.give_after(self.node, lane.unwrap_or(0), mark.value);
+            pool.give_after(self.node(), lane.unwrap_or(0), mark.value);
         }
     }
 
     /// Stops owning the block: the key gives it back, by [`Pool::free`]. It does not keep the pool alive.
     pub fn into_key(mut self) -> PoolKey {
-        let gone = PoolKey { pool: 0, node: self.node, generation: 0 };
-        self.pool.take().map_or(gone, |owner| owner.pool().key(self.node))
+        let gone = PoolKey { pool: 0, node: self.node(), generation: 0 };
+        self.pool.take().map_or(gone, |owner| owner.pool().key(self.node()))
     }
 }
 
@@ -134,7 +146,7 @@ impl<P: PoolRef> Drop for PoolBlock<P> {
     #[inline]
     fn drop(&mut self) {
         if let Some(owner) = &self.pool {
-            owner.pool().give(self.block, self.node, self.owner);
+            owner.pool().give(self.block, self.node(), self.owner());
         }
     }
 }
