@@ -66,7 +66,7 @@ pub struct LoadOptions {
 }
 
 /// [`LoadOptions::max_mapped_bytes`] unless told otherwise.
-pub const MAX_MAPPED_BYTES: usize = 4 << 10;
+pub const MAX_MAPPED_BYTES: usize = 64 << 10;
 
 impl Default for LoadOptions {
     fn default() -> Self {
