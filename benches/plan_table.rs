@@ -20,6 +20,7 @@ use arenite::plan::{
     Portfolio, Problem, Replanner, Status, Tiered, culprits, replan, verify,
 };
 use plan_data::{beside, perfect, programs, rounded, sparse};
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 /// Processor time of this thread in seconds; wall time where the system does not tell.
@@ -68,7 +69,7 @@ fn minimalloc(problem: &Problem, capacity: u64) -> Option<f64> {
     let mut text = String::from("id,lower,upper,size\n");
     for (id, spec) in problem.buffers.iter().enumerate() {
         let Lifespan { first, last } = spec.lifespan;
-        text += &format!("{id},{first},{last},{}\n", spec.size_bytes);
+        writeln!(text, "{id},{first},{last},{}", spec.size_bytes).unwrap();
     }
     std::fs::write(&input, text).unwrap();
     let (mut best, mut spent) = (None, 0.0);

@@ -91,7 +91,9 @@ impl Near<'_> {
         self.neighbours.alive_in(self.instance, lower, upper, |item| around.push(index(item)));
         around.retain(|&item| self.instance.pin(item as usize).is_none());
         let kept: Vec<u64> = around.iter().map(|&item| offsets[item as usize]).collect();
-        around.iter().for_each(|&item| offsets[item as usize] = NONE);
+        for &item in &around {
+            offsets[item as usize] = NONE;
+        }
         let order = order(self.instance, self.neighbours, peaks, within, around.clone());
         let in_time = place_around(self.instance, self.crowd, &order, Fit::First, offsets, self.clock);
         let end = |item: u32| offsets[item as usize].saturating_add(items[item as usize].size);
@@ -111,7 +113,9 @@ fn order(
 ) -> Vec<u32> {
     let item = |at: u32| instance.items[at as usize];
     let mut waits = vec![false; instance.len()];
-    among.iter().for_each(|&item| waits[item as usize] = true);
+    for &item in &among {
+        waits[item as usize] = true;
+    }
     let mut order: Vec<u32> = Vec::with_capacity(among.len());
     for &peak in peaks {
         let (from, start) = (order.len(), item(peak).lower);

@@ -65,12 +65,11 @@ pub(crate) fn by_size(instance: &Instance, crowd: &Crowd, bound: u64) -> Best {
 pub(crate) fn cheap(instance: &Instance, bound: u64, clock: &Clock) -> Best {
     let few = instance.len() <= ITEMS_FEW && !instance.is_general();
     let crowd = few.then(|| Crowd::new(instance));
-    let mut best = match &crowd {
-        Some(crowd) => by_size(instance, crowd, bound),
-        None => {
-            let offsets = place_streaming(instance, Fit::Best);
-            Best { peak: instance.peak_saturating(&offsets), offsets, bound }
-        }
+    let mut best = if let Some(crowd) = &crowd {
+        by_size(instance, crowd, bound)
+    } else {
+        let offsets = place_streaming(instance, Fit::Best);
+        Best { peak: instance.peak_saturating(&offsets), offsets, bound }
     };
     let fits = best.peak <= instance.capacity && best.peak < NONE;
     if best.peak <= bound || (fits && clock.is_late()) {
@@ -80,7 +79,9 @@ pub(crate) fn cheap(instance: &Instance, bound: u64, clock: &Clock) -> Best {
     if !few {
         let large = |clock: &Clock| place_large(instance, &crowd, bound, clock);
         let placed = large(clock).or_else(|| if fits { None } else { large(&Clock::endless()) });
-        placed.into_iter().for_each(|offsets| take(instance, &mut best, offsets));
+        if let Some(offsets) = placed {
+            take(instance, &mut best, offsets);
+        }
     }
     improve_cheaply(instance, &crowd, &mut best, clock);
     best
@@ -99,7 +100,9 @@ fn improve_cheaply(instance: &Instance, crowd: &Crowd, best: &mut Best, clock: &
             Key::Start if can_stream(instance) => Some(place_streaming(instance, fit)),
             _ => place(instance, crowd, &order_by(instance, key), fit, clock),
         };
-        offsets.into_iter().for_each(|offsets| take(instance, best, offsets));
+        if let Some(offsets) = offsets {
+            take(instance, best, offsets);
+        }
     }
 }
 

@@ -7,8 +7,10 @@
 
 use core::time::Duration;
 
+use super::Outcome;
 use super::net::{Net, Units, unit_of};
-use super::search::{Outcome, Rank, Search};
+use super::rank::Rank;
+use super::search::Search;
 use super::turns::Turns;
 use crate::plan::budget::Clock;
 use crate::plan::instance::Instance;
@@ -76,7 +78,7 @@ const DIVE_NODES: u64 = 10;
 const DIVE_FAILURES_MAX: u64 = 32;
 
 fn dive_part<T: Units>(net: &Net<T>, items: &[u32], best: &mut Best) {
-    let height = best.bound.next_multiple_of(net.unit) / net.unit;
+    let height = best.bound.div_ceil(net.unit);
     let mut search = Search::new(net, T::of(height), Rank::TotalWidthArea);
     let mut outcome = Outcome::Paused;
     while outcome == Outcome::Paused && search.failures <= DIVE_FAILURES_MAX {

@@ -3,7 +3,19 @@
 
 mod drive;
 mod net;
+mod rank;
 mod search;
 mod turns;
 
 pub(crate) use drive::{Best, dive, improve};
+
+/// How far a search has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// There is a plan: see `Search::offsets`.
+    Solved,
+    /// There is no plan of this height.
+    Exhausted,
+    /// The nodes granted are used up.
+    Paused,
+}

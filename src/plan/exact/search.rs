@@ -17,32 +17,9 @@
 //! Moffitt, "`MiniMalloc`: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning",
 //! ASPLOS 2023, volume 4.
 
+use super::Outcome;
 use super::net::{Net, Units};
-
-/// How far a search has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// There is a plan: see `Search::offsets`.
-    Solved,
-    /// There is no plan of this height.
-    Exhausted,
-    /// The nodes granted are used up.
-    Paused,
-}
-
-/// What static order ties are broken by: keys, most significant first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rank {
-    /// Largest section total, life, area.
-    TotalWidthArea,
-    /// Largest section total, area, life.
-    TotalAreaWidth,
-    /// Life, area, largest section total.
-    WidthAreaTotal,
-    /// As the first, with the totals of items scattered by up to an eighth: another order for every number.
-    /// Its order is not kept by parts, so that it proves nothing.
-    Scattered(u64),
-}
+use super::rank::Rank;
 
 /// How many candidates of a node are picked one by one before the rest is sorted.
 const SELECTED: usize = 3;
@@ -573,13 +550,12 @@ impl<'n, T: Units> Search<'n, T> {
             }
         }
         self.work += (node.items.1 - node.items.0) as u64;
-        let mut start = node.sections.0;
-        for (end, within) in ends.into_iter().zip(within) {
-            if !within.is_empty() {
-                let items = self.rank_items(within.into_iter());
-                self.parts.push(Part { items, sections: (start, end) });
-            }
-            start = end;
+        let starts = core::iter::once(node.sections.0).chain(ends.iter().copied());
+        for (sections, within) in
+            starts.zip(ends.iter().copied()).zip(within).filter(|part| !part.1.is_empty())
+        {
+            let items = self.rank_items(within.into_iter());
+            self.parts.push(Part { items, sections });
         }
         // The smallest part first: if it fails, the others need not be tried. Taken from the end.
         self.parts[first..].sort_by_key(|part| core::cmp::Reverse(part.items.1 - part.items.0));
@@ -613,13 +589,7 @@ impl<'n, T: Units> Search<'n, T> {
                 net.spans_of(at).iter().flat_map(|&(from, to)| &self.total[from as usize..to as usize]);
             let total = u128::from(spans.max().map_or(0, |&total| total.to_u64()));
             let (width, area) = (u128::from(net.width[at]), net.area[at]);
-            let key = match self.rank {
-                Rank::TotalWidthArea => [total, width, area],
-                Rank::TotalAreaWidth => [total, area, width],
-                Rank::WidthAreaTotal => [width, area, total],
-                Rank::Scattered(seed) => [total * scatter(seed, item), width, area],
-            };
-            (key, item)
+            (self.rank.key(item, total, width, area), item)
         }));
         keyed.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
         let start = self.items.len();
@@ -627,11 +597,4 @@ impl<'n, T: Units> Search<'n, T> {
         self.keyed = keyed;
         (start, self.items.len())
     }
-}
-
-/// A factor between 896 and 1023, from the seed and the item.
-fn scatter(seed: u64, item: u32) -> u128 {
-    let mixed = (seed << 32 ^ u64::from(item)).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    u128::from(896 + (mixed >> 57))
 }

@@ -3,8 +3,10 @@
 //!
 //! On each hard instance some order is far faster than the others, and which one cannot be told before.
 
+use super::Outcome;
 use super::net::{Net, Units};
-use super::search::{Outcome, Rank, Search};
+use super::rank::Rank;
+use super::search::Search;
 use crate::plan::budget::Clock;
 
 /// The orders that take turns, with how many nodes each gets of a round.
