@@ -20,6 +20,7 @@ import arenite
 VERBS = {
     "inspect": "says what is in a program and what it needs",
     "run": "runs a method and prints its outputs",
+    "plan": "draws the memory plan of a method",
     "bench": "times the loading and the runs of a method",
     "spaces": "says what memory this machine has",
 }

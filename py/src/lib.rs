@@ -61,6 +61,7 @@ fn _arenite(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<spaces::Space>()?;
     module.add_class::<report::MemoryReport>()?;
     module.add_class::<report::SetReport>()?;
+    module.add_class::<report::PlanDrawing>()?;
     module.add_class::<pool::PyPool>()?;
     module.add_function(wrap_pyfunction!(runtime::load, module)?)?;
     module.setattr("_set_numpy_memory", wrap_pyfunction!(numpy_memory::set_numpy_memory, module)?)?;

@@ -7,7 +7,7 @@ use crate::error::{self, Class, Facts};
 use crate::inspect;
 use crate::meta::MethodMeta;
 use crate::method::Method;
-use crate::report::MemoryReport;
+use crate::report::{MemoryReport, PlanDrawing};
 use crate::spaces;
 use arenite::delegate::NativeCode;
 use arenite::exec::{self, Loader, Replan};
@@ -164,6 +164,19 @@ fn wrong_type(data: &Bound<'_, PyAny>, argument: &str) -> PyErr {
     PyTypeError::new_err(format!("{argument}: expected a path, bytes or a binary file, got {got}"))
 }
 
+/// Which memory plan an argument asks for.
+fn replan_of(replan: Option<&str>) -> PyResult<Replan> {
+    match replan {
+        None => Ok(Replan::File),
+        Some("greedy") => Ok(Replan::Greedy),
+        Some("best") => Ok(Replan::Best),
+        Some(other) => {
+            let text = format!("replan: expected \"best\", \"greedy\" or None, got {other:?}");
+            Err(PyValueError::new_err(text))
+        }
+    }
+}
+
 impl Program {
     fn file(&self, py: Python<'_>) -> PyResult<Arc<File>> {
         let file = self.opened.lock().as_ref().map(|opened| Arc::clone(&opened.file));
@@ -198,15 +211,7 @@ impl Program {
         // call back. Importing arenite alone does not import NumPy.
         numpy::dtype::<f32>(py);
         let handle = arenas::handle_of(arenas)?;
-        let replan = match replan {
-            None => Replan::File,
-            Some("greedy") => Replan::Greedy,
-            Some("best") => Replan::Best,
-            Some(other) => {
-                let text = format!("replan: expected \"best\", \"greedy\" or None, got {other:?}");
-                return Err(PyValueError::new_err(text));
-            }
-        };
+        let replan = replan_of(replan)?;
         let is_default = Arc::ptr_eq(&handle, Handle::default_set()) && replan == Replan::File;
         if is_default && let Some(loaded) = self.cached(py, name) {
             return Ok(loaded);
@@ -338,6 +343,22 @@ impl Program {
             Some(_) => MemoryReport::new(reports.remove(0)),
             None => MemoryReport::of_program(reports),
         })
+    }
+
+    /// The memory plan of a method, to be drawn: the file's own, or a new one. No memory is claimed.
+    ///
+    /// Args:
+    ///     replan: "best" or "greedy" for a plan made anew; None for that of the file.
+    ///
+    /// Raises:
+    ///     PlanError: where what is alive when depends on the run (control flow).
+    #[pyo3(signature = (name, *, replan=None))]
+    fn draw_plan(&self, py: Python<'_>, name: &str, replan: Option<&str>) -> PyResult<PlanDrawing> {
+        let file = self.file(py)?;
+        let replan = replan_of(replan)?;
+        let options = &Handle::default_set().options;
+        let drawn = py.detach(|| exec::PlanPicture::of(&file, name, options, replan));
+        drawn.map(PlanDrawing::new).map_err(|failure| error::load(py, &failure))
     }
 
     /// What a method, or any method, needs and this machine lacks; falsy where nothing.

@@ -3,7 +3,7 @@
 //! Deliberately absent: figures of their own; a report is taken from the crate as it is.
 
 use arenite::ArenaSetReport;
-use arenite::exec;
+use arenite::exec::{self, PlanPicture};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -145,5 +145,44 @@ impl SetReport {
             dict.set_item(report.id.to_string(), space)?;
         }
         Ok(dict)
+    }
+}
+
+/// A memory plan as a picture: instructions across, bytes up, a panel an arena.
+#[pyclass(frozen, name = "PlanDrawing", module = "arenite")]
+pub(crate) struct PlanDrawing(PlanPicture);
+
+impl PlanDrawing {
+    pub(crate) fn new(picture: PlanPicture) -> Self {
+        Self(picture)
+    }
+}
+
+#[pymethods]
+impl PlanDrawing {
+    /// A picture that stands alone; what a box is shows where the pointer rests.
+    fn to_svg(&self) -> String {
+        self.0.to_svg()
+    }
+
+    /// The picture in letters: `#` more than half in use, `+` some, `!` where two live buffers share bytes.
+    #[pyo3(signature = (columns=78, rows=16))]
+    fn to_text(&self, columns: usize, rows: usize) -> String {
+        self.0.to_text(columns, rows)
+    }
+
+    /// Per arena that holds anything: what it is, its bytes, and the most bytes alive in it at once.
+    #[getter]
+    fn arenas(&self) -> Vec<(String, u64, u64)> {
+        self.0.panels().map(|(name, size, most)| (name.to_owned(), size, most)).collect()
+    }
+
+    fn _repr_html_(&self) -> String {
+        self.to_svg()
+    }
+
+    fn __repr__(&self) -> String {
+        let names: Vec<&str> = self.0.panels().map(|panel| panel.0).collect();
+        format!("PlanDrawing({})", names.join("; "))
     }
 }

@@ -178,3 +178,25 @@ def test_bench_times_runs_and_says_what_is_copied(seed_net_dyn: Any, capsys: Any
     assert "median" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="N=AxB"):
         main([*words, "--shape", "7=2"])
+
+
+def test_plan_draws_the_file_s_plan_and_a_tighter_one(case: Any, tmp_path: pathlib.Path, capsys: Any) -> None:
+    out = tmp_path / "plan.svg"
+    assert main(["plan", str(case("h15")), "-o", str(out), "--text"]) == 0
+    text = capsys.readouterr().out
+    assert "arena 1: 640 bytes in host; at most" in text and "#" in text
+    svg = out.read_text()
+    assert svg.startswith("<svg") and "float32" in svg and "arena 2: 2048 bytes in host" in svg
+    assert main(["plan", str(case("h15")), "--replan", "best"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 and lines[0].endswith(", 100 % of it"), "one plan for the space, at its bound"
+    assert main(["plan", str(case("h11"))]) == 1
+    assert "PlanError" in capsys.readouterr().err
+
+
+def test_a_plan_is_drawn_by_role(seed_net: Any) -> None:
+    drawing = arenite.Runtime.get().load_program(seed_net.path).draw_plan("forward")
+    assert drawing._repr_html_() == drawing.to_svg()
+    assert [size for _, size, _ in drawing.arenas] == [768]
+    for role in ("input", "output"):
+        assert role in drawing.to_svg()

@@ -142,7 +142,7 @@ impl Loader {
         let index = program.methods().iter().position(|method| core::ptr::eq(method, plan)).unwrap_or(0);
         let fitting = Fitting { program, plan, options: &self.options };
         let spaces = fitting.resolve_spaces()?;
-        let kernels = fitting.find_kernels()?;
+        let kernels = find_kernels(plan, &self.options)?;
         fitting.check_delegates()?;
         fitting.check_arguments(&kernels, &spaces)?;
         let roles = Roles::of(plan, &kernels);
@@ -219,6 +219,28 @@ fn kept(plan: &MethodPlan, roles: &Roles, unwritten: &[bool]) -> Vec<bool> {
     tensors.map(|(at, spec)| roles.state[at] || unwritten[at] || has_value(spec.storage)).collect()
 }
 
+/// The kernel of each operator of a method.
+///
+/// # Errors
+/// [`LoadError::MissingOperators`] with all that there are none of.
+pub(super) fn find_kernels(plan: &MethodPlan, options: &LoadOptions) -> Result<Vec<Kernel>, LoadError> {
+    let count = u32::try_from(plan.operators.len()).unwrap_or(u32::MAX);
+    let mut missing: Vec<String> = Vec::new();
+    let mut kernels = Vec::with_capacity(plan.operators.len());
+    for operator in 0..count {
+        let name = plan.operator(operator);
+        match options.kernels.get(name) {
+            Some(kernel) => kernels.push(kernel),
+            None if missing.iter().all(|known| known != name) => missing.push(name.into()),
+            None => {}
+        }
+    }
+    if missing.is_empty() {
+        return Ok(kernels);
+    }
+    Err(LoadError::MissingOperators { method: plan.name.to_string(), names: missing })
+}
+
 /// A method on its way to being loaded.
 struct Fitting<'a> {
     program: &'a Arc<Program>,
@@ -257,25 +279,6 @@ impl Fitting<'_> {
             return Err(LoadError::PlanTooLarge { method: self.method(), planned_bytes, limit_bytes });
         }
         Ok(spaces)
-    }
-
-    /// The kernel of each operator.
-    fn find_kernels(&self) -> Result<Vec<Kernel>, LoadError> {
-        let count = u32::try_from(self.plan.operators.len()).unwrap_or(u32::MAX);
-        let mut missing: Vec<String> = Vec::new();
-        let mut kernels = Vec::with_capacity(self.plan.operators.len());
-        for operator in 0..count {
-            let name = self.plan.operator(operator);
-            match self.options.kernels.get(name) {
-                Some(kernel) => kernels.push(kernel),
-                None if missing.iter().all(|known| known != name) => missing.push(name.into()),
-                None => {}
-            }
-        }
-        if missing.is_empty() {
-            return Ok(kernels);
-        }
-        Err(LoadError::MissingOperators { method: self.method(), names: missing })
     }
 
     fn check_delegates(&self) -> Result<(), LoadError> {

@@ -11,11 +11,10 @@
 //! Deliberately absent: other methods' memory; the arena set reports over all.
 
 use super::lifetimes::{BufferRole, LiveBuffer, live_buffers, live_bytes_max};
-use super::load::LoadOptions;
+use super::load::{LoadOptions, find_kernels};
 use super::placement::Placement;
 use super::state::{Roles, for_each_tensor};
 use super::wants::{Need, Wants, needs};
-use crate::kernel::Kernel;
 use crate::program::{MethodPlan, Program, StateMember, Storage};
 use crate::space::SpaceId;
 use core::fmt;
@@ -122,9 +121,7 @@ impl MemoryReport {
     /// Without every kernel nothing is known of what instructions write.
     fn new(program: &Program, plan: &MethodPlan, options: &LoadOptions, placement: &Placement) -> Self {
         let index = program.methods().iter().position(|method| core::ptr::eq(method, plan)).unwrap_or(0);
-        let kernels: Option<Vec<Kernel>> = (0..plan.operators.len())
-            .map(|operator| options.kernels.get(plan.operator(u32::try_from(operator).ok()?)))
-            .collect();
+        let kernels = find_kernels(plan, options).ok();
         let kernels = kernels.as_deref();
         let roles = kernels.map(|kernels| Roles::of(plan, kernels));
         let live =
