@@ -12,7 +12,7 @@
 //! | offsets for buffers with lifespans | [`plan`] |
 #![cfg_attr(feature = "exec", doc = "| to load and run a program | [`program`], then [`exec`] |")]
 #![cfg_attr(feature = "exec", doc = "| an operator or back end of your own | [`kernel`], [`delegate`] |")]
-//! | to know how it is built | `design.md` |
+//! | to know how it is built | `design.md`, at the top of the repository |
 #![doc = include_str!("allocator.md")]
 
 pub mod align;

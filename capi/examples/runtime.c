@@ -1,4 +1,9 @@
-/* A small runtime in C: it plans its tensors, carves them from one arena, and runs in memory of its own. */
+/* A small runtime in C: it plans its tensors, carves them from one arena, and runs in memory of its own.
+ *
+ *     cargo build --release -p arenite-capi
+ *     cc -std=c11 -Icapi/include capi/examples/runtime.c target/release/libarenite_c.a -lpthread -ldl -lm -o runtime
+ *     ./runtime
+ */
 #include "arenite.h"
 
 #include <inttypes.h>

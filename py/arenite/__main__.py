@@ -19,7 +19,7 @@ import arenite
 
 VERBS = {
     "inspect": "says what is in a program and what it needs",
-    "run": "runs a method and prints its outputs",
+    "run": "runs a method and prints a line per output",
     "plan": "draws the memory plan of a method",
     "bench": "times the loading and the runs of a method",
     "spaces": "says what memory this machine has",

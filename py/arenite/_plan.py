@@ -30,7 +30,8 @@ def run(options: argparse.Namespace) -> int:
     drawing = program.draw_plan(name, replan=options.replan)
     if options.out:
         pathlib.Path(options.out).write_text(drawing.to_svg(), encoding="utf-8")
-    if options.text:
+        print(f"wrote {options.out} (SVG)")
+    if options.text or not options.out:
         print(drawing.to_text(min(shutil.get_terminal_size((80, 24)).columns, 200) - 2, ROWS))
     for arena, size, most in drawing.arenas:
         used = f", {100 * most / size:.0f} % of it" if size else ""

@@ -32,8 +32,8 @@ def program_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         action="append",
         default=[],
-        help="a .npy file, FILE.npz:NAME, FILL:4x16:float32 (FILL: ones, zeros, arange, random), "
-        "int:3, float:0.5, bool:true, str:text or none; once per input, in order",
+        help="a .npy file, FILE.npz:NAME, ones:4x16:float32 (or zeros, arange, random), int:3, float:0.5, bool:true, "
+        "str:text or none; once per input, in order; zeros for all where none is given",
     )
     parser.add_argument("--data", metavar="FILE", nargs="+", action="extend", default=[], help="data files (.ptd)")
     parser.add_argument("--arena", metavar="A=B", action="append", default=[], help="remap a space: cuda:0=host")

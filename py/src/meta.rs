@@ -127,7 +127,10 @@ impl MethodMeta {
             ValueMeta::Text(text) => text.into_bound_py_any(py),
             ValueMeta::Tensor(meta) => {
                 let number = ndarray::number(py, meta.dtype).ok_or_else(|| {
-                    PyTypeError::new_err(format!("NumPy has no {}; ml_dtypes may have it", meta.dtype))
+                    PyTypeError::new_err(format!(
+                        "NumPy has no {}: pip install ml_dtypes, which adds it",
+                        meta.dtype
+                    ))
                 })?;
                 let zeros = |bytes: &mut [u8]| {
                     bytes.fill(0);

@@ -91,6 +91,8 @@ pub enum LoadError {
     },
     #[error("{method}: its memory cannot be planned anew: {reason}. Load it with the plan of its file")]
     CannotReplan { method: String, reason: String },
+    #[error("{method}: its memory plan cannot be drawn: {reason}")]
+    CannotDraw { method: String, reason: String },
     #[error("{method}: its branches are too many to check its memory plan")]
     TooComplex { method: String },
 }
@@ -135,6 +137,7 @@ impl LoadError {
             Self::PlanTooLarge { .. }
             | Self::Overwritten { .. }
             | Self::CannotReplan { .. }
+            | Self::CannotDraw { .. }
             | Self::TooComplex { .. } => ErrorKind::Plan,
             Self::MissingOperators { .. } => ErrorKind::MissingOperators,
             Self::UnsupportedDelegate { .. } | Self::Delegate { .. } => ErrorKind::UnsupportedDelegate,
@@ -150,7 +153,7 @@ impl LoadError {
             Self::Memory { .. } | Self::PlanTooLarge { .. } => ErrorCode::MemoryAllocationFailed,
             Self::MissingOperators { .. } => ErrorCode::OperatorMissing,
             Self::Delegate { .. } => ErrorCode::Internal,
-            Self::CannotReplan { .. } => ErrorCode::NotSupported,
+            Self::CannotReplan { .. } | Self::CannotDraw { .. } => ErrorCode::NotSupported,
             Self::HostKernelOnDevice { .. } => ErrorCode::InvalidArgument,
             Self::Arguments { .. } | Self::Overwritten { .. } | Self::TooComplex { .. } => {
                 ErrorCode::InvalidProgram
@@ -172,6 +175,7 @@ impl LoadError {
             | Self::HostKernelOnDevice { method, .. }
             | Self::Overwritten { method, .. }
             | Self::CannotReplan { method, .. }
+            | Self::CannotDraw { method, .. }
             | Self::TooComplex { method } => Some(method),
         }
     }

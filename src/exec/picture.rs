@@ -38,7 +38,7 @@ impl PlanPicture {
     /// The plan of method `name`: the file's, or one made anew.
     ///
     /// # Errors
-    /// [`LoadError::CannotReplan`] where what is alive when depends on the run; [`LoadError::MissingOperators`], since
+    /// [`LoadError::CannotDraw`] where what is alive when depends on the run; [`LoadError::MissingOperators`], since
     /// without them it is not known either; where there is no such method.
     pub fn of(
         program: &Program,
@@ -49,7 +49,7 @@ impl PlanPicture {
         let plan = program.method(name)?;
         let kernels = find_kernels(plan, options)?;
         let roles = Roles::of(plan, &kernels);
-        let live = live_buffers(plan, &kernels, &roles).ok_or_else(|| LoadError::CannotReplan {
+        let live = live_buffers(plan, &kernels, &roles).ok_or_else(|| LoadError::CannotDraw {
             method: name.into(),
             reason: "it has jumps or moves, so that what is alive when depends on the run".into(),
         })?;

@@ -31,7 +31,7 @@ mod cudart;
 use super::{Delegate, DelegateError, DelegateLoad, LoadedDelegate};
 
 /// Runs code compiled for the CPU. Programs are exported for it by tests only; it shares everything but the
-/// device with [`CudaBackend`], so it is how that is tested without one. Not in a registry unless added.
+/// device with `CudaBackend`, so it is how that is tested without one. Not in a registry unless added.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AotiCpuBackend;
 
