@@ -189,7 +189,7 @@ def test_plan_draws_the_file_s_plan_and_a_tighter_one(case: Any, tmp_path: pathl
     assert svg.startswith("<svg") and "float32" in svg and "arena 2: 2048 bytes in host" in svg
     assert main(["plan", str(case("h15")), "--replan", "best"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    arenas = [line for line in lines if line.startswith("arena ")]
+    arenas = [line for line in lines if "; at most" in line]
     assert len(arenas) == 1 and arenas[0].endswith(", 100 % of it"), "one plan for the space, at its bound"
     assert main(["plan", str(case("h11"))]) == 1
     assert "PlanError" in capsys.readouterr().err
