@@ -22,6 +22,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// The most digests that are listed.
+const DIGESTS_MAX: usize = 1 << 16;
 /// The most data files of a program.
 const DATA_FILES_MAX: usize = 1024;
 
@@ -120,7 +122,11 @@ fn rule(native_code: Option<&Bound<'_, PyAny>>) -> PyResult<NativeCode> {
     }
     let items = native_code.try_iter().map_err(|_| wrong(&crate::input::type_name(native_code)))?;
     let mut listed = BTreeSet::new();
-    for item in items {
+    // One more than there can be is enough to refuse.
+    for (count, item) in items.enumerate() {
+        if count == DIGESTS_MAX {
+            return Err(PyValueError::new_err(format!("native_code has more than {DIGESTS_MAX} items")));
+        }
         let text: String = item?.extract()?;
         listed.insert(digest(&text).ok_or_else(|| wrong(&format!("{text:?}")))?);
     }

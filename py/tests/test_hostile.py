@@ -142,6 +142,8 @@ def test_arguments_without_an_end_are_refused_at_once(seed_net: Any) -> None:
         method.execute(seed_net.inputs(), out=itertools.repeat(None))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="more than 1024"):
         runtime.load_program(seed_net.path, data_path=itertools.repeat(seed_net.path))
+    with pytest.raises(ValueError, match="native_code has more than 65536"):
+        runtime.load_program(seed_net.path, native_code=itertools.repeat("ab" * 32))
     with pytest.raises(ValueError, match="more than 64"):
         arenite.ArenaSet(cuda=itertools.repeat(arenite.Cuda(0)))
 
