@@ -64,10 +64,7 @@ unsafe impl MemorySpace for OwnSpace {
     fn allocate(&self, layout: Layout) -> Result<Block, AllocError> {
         let refused = |reason| AllocError::new(self.id, layout, AllocErrorKind::Refused { reason });
         if layout.size() == 0 {
-            let nowhere = NonNull::without_provenance(
-                core::num::NonZeroUsize::new(layout.align()).unwrap_or(core::num::NonZeroUsize::MIN),
-            );
-            return Ok(Block::new(nowhere, layout));
+            return Ok(Block::empty(layout));
         }
         // SAFETY: the caller gave the function and the context for just this call.
         let address = unsafe { (self.allocate)(self.context, layout.size(), layout.align()) };

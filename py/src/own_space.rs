@@ -110,8 +110,7 @@ unsafe impl MemorySpace for OwnSpace {
 
     fn allocate(&self, layout: Layout) -> Result<Block, AllocError> {
         if layout.size() == 0 {
-            let nowhere = NonZeroUsize::new(layout.align()).unwrap_or(NonZeroUsize::MIN);
-            return Ok(Block::new(NonNull::without_provenance(nowhere), layout));
+            return Ok(Block::empty(layout));
         }
         let address = self.call(layout)?;
         let Some(found) = NonZeroUsize::new(address).filter(|_| address.is_multiple_of(layout.align()))

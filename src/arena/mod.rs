@@ -167,7 +167,7 @@ impl<S: MemorySpace> Arena<S> {
     #[inline(never)]
     fn grow_and_allocate(&self, layout: Layout) -> Result<Block, AllocError> {
         if layout.size() == 0 {
-            return Ok(Block::new(dangling(layout.align()), layout));
+            return Ok(Block::empty(layout));
         }
         self.grow(layout)?;
         let address = self.bump_counted(layout).ok_or_else(|| self.never_fits(layout))?;

@@ -17,7 +17,7 @@
 use super::Arena;
 use crate::align::checked_align_up;
 use crate::space::{
-    AllocError, AllocErrorKind, Block, HostAccessible, MemorySpace, Queue, QueueError, SpaceId, dangling,
+    AllocError, AllocErrorKind, Block, HostAccessible, MemorySpace, Queue, QueueError, SpaceId,
 };
 use core::alloc::Layout;
 use core::num::NonZeroUsize;
@@ -163,7 +163,7 @@ unsafe impl<S: MemorySpace> MemorySpace for SharedArena<S> {
 
     fn allocate(&self, layout: Layout) -> Result<Block, AllocError> {
         if layout.size() == 0 {
-            return Ok(Block::new(dangling(layout.align()), layout));
+            return Ok(Block::empty(layout));
         }
         let base = self.block.address().addr().get();
         let align = layout.align().max(self.base_align());

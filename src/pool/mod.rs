@@ -41,7 +41,7 @@ pub use observer::PoolObserver;
 pub use request::{Acquired, Mark, PoolTag, Readiness, Request, Stream};
 
 use crate::align::checked_align_up;
-use crate::space::{AllocError, AllocErrorKind, Block, MemorySpace, Tag, dangling};
+use crate::space::{AllocError, AllocErrorKind, Block, MemorySpace, Tag};
 use crate::tlsf::{NONE, READY, State as NodeState, Tlsf};
 use core::alloc::Layout;
 use core::fmt;
@@ -455,7 +455,7 @@ impl<S: MemorySpace> Pool<S> {
 
     /// A block of no bytes: nothing stands behind it.
     fn empty(layout: Layout) -> (Block, u32, u16, Readiness) {
-        (Block::new(dangling(layout.align()), layout), NONE, 0, Readiness::Ready)
+        (Block::empty(layout), NONE, 0, Readiness::Ready)
     }
 
     /// Takes back what nothing uses any more.

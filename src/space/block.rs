@@ -48,6 +48,12 @@ impl Block {
         Some(Self { address: NonNull::without_provenance(address), layout })
     }
 
+    /// A block of no bytes for `layout`: an aligned address that is never read. What a space gives for size 0.
+    #[inline]
+    pub fn empty(layout: Layout) -> Self {
+        Self { address: dangling(layout.align()), layout }
+    }
+
     /// Where it starts. A pointer to read and write through only in a host-accessible space.
     #[inline]
     pub const fn address(&self) -> NonNull<u8> {

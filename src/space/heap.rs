@@ -2,7 +2,7 @@
 //!
 //! Deliberately absent: reserving, zeroes, figures. [`HostSpace`](super::HostSpace) has them; wrappers add them.
 
-use super::{AllocError, AllocErrorKind, Block, HostAccessible, MemorySpace, SpaceId, dangling};
+use super::{AllocError, AllocErrorKind, Block, HostAccessible, MemorySpace, SpaceId};
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
@@ -33,7 +33,7 @@ unsafe impl MemorySpace for HeapSpace {
 
     fn allocate(&self, layout: Layout) -> Result<Block, AllocError> {
         if layout.size() == 0 {
-            return Ok(Block::new(dangling(layout.align()), layout));
+            return Ok(Block::empty(layout));
         }
         let kind = AllocErrorKind::Refused { reason: "the heap is out of memory" };
         let wide =

@@ -10,9 +10,7 @@
 //!
 //! Deliberately absent: caching. A block given back goes back; arenas and arena sets keep memory.
 
-use super::{
-    AllocError, AllocErrorKind, Block, HostAccessible, MemorySpace, Reserve, SpaceId, dangling, pages,
-};
+use super::{AllocError, AllocErrorKind, Block, HostAccessible, MemorySpace, Reserve, SpaceId, pages};
 use crate::align::checked_align_up;
 use core::alloc::Layout;
 use core::num::NonZeroUsize;
@@ -188,7 +186,7 @@ unsafe impl MemorySpace for HostSpace {
 
     fn allocate(&self, layout: Layout) -> Result<Block, AllocError> {
         if layout.size() == 0 {
-            return Ok(Block::new(dangling(layout.align()), layout));
+            return Ok(Block::empty(layout));
         }
         let address = if let Some((size_bytes, align)) = Self::own_pages(layout) {
             self.allocate_pages(size_bytes, align)

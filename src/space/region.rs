@@ -9,7 +9,7 @@
 //! # Invariants
 //! * **R1** The range is valid memory until `release` is called, by `Drop`, once.
 
-use super::{AllocError, AllocErrorKind, Block, HostAccessible, LimitSource, MemorySpace, SpaceId, dangling};
+use super::{AllocError, AllocErrorKind, Block, HostAccessible, LimitSource, MemorySpace, SpaceId};
 use crate::align::{align_down, checked_align_up};
 use crate::tlsf::{READY, Tlsf};
 use core::alloc::Layout;
@@ -170,7 +170,7 @@ unsafe impl<const HOST: bool> MemorySpace for Region<HOST> {
 
     fn allocate(&self, layout: Layout) -> Result<Block, AllocError> {
         if layout.size() == 0 {
-            return Ok(Block::new(dangling(layout.align()), layout));
+            return Ok(Block::empty(layout));
         }
         let mut state = self.state.lock();
         let size = checked_align_up(layout.size(), GRANULE);
