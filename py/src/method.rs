@@ -445,7 +445,8 @@ impl Method {
     }
 
     /// Wants the device work recorded as a graph: two more runs are as always, the next one records, and later
-    /// ones launch the record, for inputs of the same sizes. Inputs and outputs are as always.
+    /// ones launch the record, for inputs of the same sizes. Inputs and outputs are as always. Unless asked, that
+    /// happens after 16 runs between host arrays, where it can be.
     ///
     /// Raises:
     ///     KernelError: where the method cannot be recorded; the message says why.
@@ -459,7 +460,7 @@ impl Method {
         self.locked(py, |method| method.is_captured())
     }
 
-    /// Forgets the recorded graph; runs are as always again.
+    /// Forgets the recorded graph; runs are as always again, and stay so.
     fn discard_graph(&self, py: Python<'_>) {
         self.locked(py, exec::Method::discard_graph);
     }

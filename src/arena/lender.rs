@@ -13,7 +13,7 @@
 use super::Arena;
 use super::meter::{Gauge, Meter};
 use super::set::{OwnerReport, SpaceReport};
-use crate::space::{AllocError, AllocErrorKind, LimitSource, MemorySpace, Owner, SpaceId, Tag};
+use crate::space::{AllocError, AllocErrorKind, LimitSource, MemorySpace, Owner, Reserve, SpaceId, Tag};
 use core::alloc::Layout;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -94,13 +94,15 @@ impl Ledger {
     }
 
     /// The idle arena that serves `bytes` best: the smallest that holds them without waste, else, where
-    /// arenas grow in place, the largest that is too small.
-    fn pick(&mut self, bytes: usize, grows: bool) -> Option<SpaceArena> {
+    /// arenas grow in place, by `unit_bytes`, the largest that is too small. One unit is no waste: a new arena
+    /// takes as much.
+    fn pick(&mut self, bytes: usize, unit_bytes: Option<usize>) -> Option<SpaceArena> {
         let ample_bytes = bytes.saturating_add(bytes / 4).saturating_add(64 << 10);
+        let ample_bytes = ample_bytes.max(unit_bytes.unwrap_or(0));
         let mut best: Option<(usize, usize)> = None;
         for (index, arena) in self.idle.iter().enumerate() {
             let capacity_bytes = arena.capacity_bytes();
-            let holds_bytes = if grows { arena.reserved_bytes() } else { capacity_bytes };
+            let holds_bytes = if unit_bytes.is_some() { arena.reserved_bytes() } else { capacity_bytes };
             let usable = capacity_bytes <= ample_bytes && holds_bytes >= bytes;
             let better = best.is_none_or(|(_, best_bytes)| {
                 if best_bytes >= bytes {
@@ -182,13 +184,15 @@ impl Lender {
                 return Err(ledger.explain(&AllocError::new(self.id, layout, kind), tag));
             }
             self.check(&ledger, layout).map_err(|error| ledger.explain(&error, tag))?;
-            let picked = ledger.pick(bytes, self.space.as_reserve().is_some());
+            let picked = ledger.pick(bytes, self.unit_bytes());
             let slot = ledger.enter(Owner { tag, bytes });
             (slot, picked, ledger.surplus(self.limit_bytes))
         };
         drop(surplus);
-        // An arena that grows in place has its first chunk from the start, so that growing costs no heap.
-        let room_bytes = if self.space.as_reserve().is_some() { bytes.max(1) } else { bytes };
+        // A host arena that grows in place has its first chunk from the start, so that growing costs no heap. On a
+        // device a chunk costs a tenth of a millisecond and some megabytes: what is not wanted is not taken.
+        let grows_on_host = self.space.host_accessible() && self.unit_bytes().is_some();
+        let room_bytes = if grows_on_host { bytes.max(1) } else { bytes };
         let result =
             picked.map_or_else(|| self.fresh(bytes), Ok).and_then(|arena| with_room(arena, room_bytes));
         let result = result.or_else(|_| {
@@ -207,6 +211,11 @@ impl Lender {
                 Err(ledger.explain(&error, tag))
             }
         }
+    }
+
+    /// The unit in which arenas grow in place, where they do.
+    fn unit_bytes(&self) -> Option<usize> {
+        self.space.as_reserve().map(Reserve::granularity_bytes)
     }
 
     fn fresh(&self, bytes: usize) -> Result<SpaceArena, AllocError> {

@@ -2,22 +2,28 @@
 //! Captured methods: the device work of a run, recorded once and launched as one.
 //!
 //! ```text
-//!   capture() ─► eager, eager ─► recorded ─► launched, launched, …      other sizes: eager, as before
+//!   capture() ─► eager, eager ─────► recorded ─► launched, launched, …      other sizes: eager, as before
+//!   load ─► eager, … capture_after ─► recorded, where that can be ─► launched, …
 //! ```
 //!
 //! The eager runs settle what happens only at first: kernels are loaded, scratch finds its size, outputs find
 //! their place. Nothing but uploads, delegates and downloads can be recorded: what the host computes in
-//! between would be left out. Deliberately absent: freeing memory that a graph uses; arenas never move.
+//! between would be left out. What was not asked for fails silently, and is for runs between host memory only:
+//! a caller's stream may be in the middle of a recording of its own. Deliberately absent: freeing memory that a
+//! graph uses; arenas never move.
 
 use super::device::pieces;
 use super::error::ExecError;
 use super::method::Method;
+use super::resident::Ends;
 use super::step::Step;
 use crate::program::MethodPlan;
 use crate::space::{GraphId, Piece, QueueError, SpaceId};
+use crate::tensor::Dims;
+use crate::value::Value;
 
-/// Runs before recording.
-const EAGER_RUNS: u8 = 2;
+/// Runs before a recording that was asked for.
+const EAGER_RUNS: u32 = 2;
 
 /// What is known of a method's graph.
 #[derive(Debug, Default)]
@@ -26,7 +32,7 @@ pub(super) enum Graph {
     #[default]
     Off,
     /// So many eager runs are left before one is recorded.
-    Warming(u8),
+    Warming { left: u32, asked: bool },
     /// Recorded.
     Ready(Recorded),
 }
@@ -36,9 +42,23 @@ pub(super) enum Graph {
 pub(super) struct Recorded {
     id: GraphId,
     space: SpaceId,
+    asked: bool,
     uploads: Vec<Piece>,
     downloads: Vec<Piece>,
-    sizes_bytes: Vec<usize>,
+    /// The sizes of every tensor in the recorded run.
+    sizes: Vec<Dims>,
+    /// Whether a run with other sizes came since the last launch.
+    others_since: bool,
+}
+
+impl Graph {
+    /// Before the first run: recorded by itself after so many, where that is wanted and a device does the work.
+    pub(super) fn after(runs: Option<u32>, queues: usize) -> Self {
+        match runs {
+            Some(left) if queues == 1 => Self::Warming { left, asked: false },
+            _ => Self::Off,
+        }
+    }
 }
 
 impl Method {
@@ -52,8 +72,10 @@ impl Method {
         if let Some(reason) = self.refuses_graph() {
             return Err(ExecError::Graph { method: self.name().to_string(), reason });
         }
-        if matches!(self.graph, Graph::Off) {
-            self.graph = Graph::Warming(EAGER_RUNS);
+        match &mut self.graph {
+            Graph::Ready(recorded) => recorded.asked = true,
+            Graph::Warming { asked: true, .. } => {}
+            graph => *graph = Graph::Warming { left: EAGER_RUNS, asked: true },
         }
         Ok(())
     }
@@ -63,7 +85,7 @@ impl Method {
         matches!(self.graph, Graph::Ready(_))
     }
 
-    /// Forgets the graph; runs are eager again.
+    /// Forgets the graph; runs are eager again, until [`Method::capture`].
     pub fn discard_graph(&mut self) {
         if let Graph::Ready(recorded) = core::mem::take(&mut self.graph)
             && let Some(queue) = self.planned.holdings.queue(recorded.space)
@@ -96,17 +118,22 @@ impl Method {
     }
 
     /// Runs, by the graph where there is one.
-    pub(super) fn run_recorded(&mut self, plan: &MethodPlan) -> Result<(), ExecError> {
+    pub(super) fn run_recorded(&mut self, plan: &MethodPlan, ends: Ends) -> Result<(), ExecError> {
+        let on_host = matches!(ends, Ends::Host);
         match &mut self.graph {
             Graph::Off => return self.run(plan),
-            Graph::Warming(left @ 1..) => {
+            Graph::Warming { asked: false, .. } | Graph::Ready(Recorded { asked: false, .. }) if !on_host => {
+                return self.run(plan);
+            }
+            Graph::Warming { left: left @ 1.., .. } => {
                 *left -= 1;
                 return self.run(plan);
             }
-            Graph::Warming(0) => {
-                if let Err(error) = self.record(plan) {
+            &mut Graph::Warming { asked, .. } => {
+                if let Err(error) = self.record(plan, asked) {
                     self.graph = Graph::Off;
-                    return Err(error);
+                    // Nothing ran yet.
+                    return if asked { Err(error) } else { self.run(plan) };
                 }
             }
             Graph::Ready(_) => {}
@@ -118,8 +145,10 @@ impl Method {
         ExecError::Graph { method: self.name().to_string(), reason: error.to_string() }
     }
 
-    fn record(&mut self, plan: &MethodPlan) -> Result<(), ExecError> {
-        if let Some(reason) = self.delegates().iter().find_map(|delegate| delegate.refuses_capture()) {
+    fn record(&mut self, plan: &MethodPlan, asked: bool) -> Result<(), ExecError> {
+        let refused = if asked { None } else { self.refuses_graph() };
+        let mut refusals = self.delegates().iter().filter_map(|delegate| delegate.refuses_capture());
+        if let Some(reason) = refused.or_else(|| refusals.next()) {
             return Err(ExecError::Graph { method: self.name().to_string(), reason });
         }
         let Some(queue) = self.planned.holdings.queues.first_mut() else { return Ok(()) };
@@ -131,10 +160,11 @@ impl Method {
         let ended = queue.end_capture();
         done?;
         let id = ended.map_err(|error| self.graph_error(&error))?;
-        let mut recorded =
-            Recorded { id, space, uploads: Vec::new(), downloads: Vec::new(), sizes_bytes: Vec::new() };
+        let tensors = self.tables.tensors().iter();
+        let sizes = tensors.map(|tensor| Dims::new(tensor.sizes()).unwrap_or_else(Dims::empty)).collect();
+        let (uploads, downloads) = (Vec::new(), Vec::new());
+        let mut recorded = Recorded { id, space, asked, uploads, downloads, sizes, others_since: false };
         self.fill_pieces(plan, &mut recorded)?;
-        recorded.sizes_bytes = recorded.sizes().collect();
         self.graph = Graph::Ready(recorded);
         Ok(())
     }
@@ -146,27 +176,34 @@ impl Method {
             .map_err(|source| ExecError::Graph { method: plan.name.to_string(), reason: source.to_string() })
     }
 
-    /// Launches the graph; where sizes are others than the recorded ones, runs as always.
+    /// Whether inputs have the sizes that they had in the recorded run.
+    fn fits(&self, plan: &MethodPlan, recorded: &Recorded) -> bool {
+        plan.inputs.iter().all(|&id| match plan.value(id) {
+            Value::Tensor(at) => self.tables.tensors()[at as usize].sizes() == &*recorded.sizes[at as usize],
+            _ => true,
+        })
+    }
+
+    /// Launches the graph; where inputs have other sizes than recorded ones, runs as always.
     fn launch(&mut self, plan: &MethodPlan) -> Result<(), ExecError> {
         let Graph::Ready(mut recorded) = core::mem::take(&mut self.graph) else { return self.run(plan) };
-        let filled = self.fill_pieces(plan, &mut recorded);
-        let same = recorded.sizes().eq(recorded.sizes_bytes.iter().copied());
-        let done = match filled {
-            Err(error) => Err(error),
-            Ok(()) if !same => self.run(plan),
-            Ok(()) => self
-                .planned
-                .holdings
-                .replay(recorded.space, recorded.id, &recorded.uploads, &recorded.downloads)
-                .map_err(|error| self.graph_error(&error)),
-        };
+        let fits = self.fits(plan, &recorded);
+        let done = if fits { self.replay(plan, &mut recorded) } else { self.run(plan) };
+        recorded.others_since = !fits;
         self.graph = Graph::Ready(recorded);
         done
     }
-}
 
-impl Recorded {
-    fn sizes(&self) -> impl Iterator<Item = usize> + '_ {
-        self.uploads.iter().chain(&self.downloads).map(|piece| piece.size_bytes)
+    fn replay(&mut self, plan: &MethodPlan, recorded: &mut Recorded) -> Result<(), ExecError> {
+        if recorded.others_since {
+            for (tensor, sizes) in self.tables.parts().1.iter_mut().zip(&recorded.sizes) {
+                let resized = tensor.resize(sizes);
+                debug_assert!(resized.is_ok(), "sizes that it had");
+            }
+        }
+        self.fill_pieces(plan, recorded)?;
+        let Recorded { space, id, uploads, downloads, .. } = recorded;
+        let replayed = self.planned.holdings.replay(*space, *id, uploads, downloads);
+        replayed.map_err(|error| self.graph_error(&error))
     }
 }

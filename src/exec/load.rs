@@ -63,7 +63,13 @@ pub struct LoadOptions {
     /// The most bytes that a tensor may have to lie in pinned memory, where a device reads or writes it over
     /// the bus, instead of being copied to or from it.
     pub max_mapped_bytes: usize,
+    /// The runs after which device work is recorded as a graph by itself, where it can be, and later runs between
+    /// host memory launch the record; `None`: only where [`Method::capture`] asks for it.
+    pub capture_after: Option<u32>,
 }
+
+/// [`LoadOptions::capture_after`] unless told otherwise: recording costs as much as tens of launches.
+pub const CAPTURE_AFTER: u32 = 16;
 
 /// [`LoadOptions::max_mapped_bytes`] unless told otherwise.
 pub const MAX_MAPPED_BYTES: usize = 64 << 10;
@@ -79,6 +85,7 @@ impl Default for LoadOptions {
             max_planned_bytes: MAX_PLANNED_BYTES,
             replan: Replan::default(),
             max_mapped_bytes: MAX_MAPPED_BYTES,
+            capture_after: Some(CAPTURE_AFTER),
         }
     }
 }

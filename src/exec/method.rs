@@ -54,7 +54,6 @@ pub(super) struct Parts {
 ///
 /// Dropping it gives all memory back, but for state that other methods share.
 pub struct Method {
-    // Delegates go first: they may wait for device work on memory that the parts below own.
     delegates: Vec<Box<dyn LoadedDelegate>>,
     pub(super) tables: Tables,
     pub(super) planned: Planned,
@@ -72,6 +71,14 @@ pub struct Method {
     program: Arc<Program>,
 }
 
+impl Drop for Method {
+    fn drop(&mut self) {
+        // Work that a run left to a device uses memory which goes back to the set next, first that of delegates.
+        // There is nobody to tell of a failure.
+        drop(self.planned.holdings.synchronize());
+    }
+}
+
 impl core::fmt::Debug for Method {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Method")
@@ -85,6 +92,7 @@ impl Method {
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { program, index, tables, planned, temp, delegates, changes_values, roles, options } =
             parts;
+        let queues = planned.holdings.queues.len();
         let specs = program.methods()[index].tensors.iter().enumerate();
         let supplied =
             specs.filter(|(_, spec)| spec.storage == Storage::Supplied).map(|(index, _)| index).collect();
@@ -92,7 +100,7 @@ impl Method {
             delegates,
             tables,
             planned,
-            graph: Graph::Off,
+            graph: Graph::after(options.capture_after, queues),
             temp,
             roles,
             changes_values,
@@ -215,7 +223,7 @@ impl Method {
         let begun = method.begin_resident(plan, ends);
         let done = begun
             .and_then(|()| method.give_inputs(plan, inputs))
-            .and_then(|()| method.run_recorded(plan))
+            .and_then(|()| method.run_recorded(plan, ends))
             .and_then(|()| method.copy_outputs(plan));
         if done.is_err() {
             // Device work may still use the memory that the next run writes.

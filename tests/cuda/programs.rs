@@ -2,7 +2,7 @@
 
 use super::support::kernel::Data;
 use super::support::npz;
-use arenite::exec::{Input, LoadOptions, Loader, Method, Output, TensorInput};
+use arenite::exec::{CAPTURE_AFTER, Input, LoadOptions, Loader, Method, Output, TensorInput};
 use arenite::program::{Program, ProgramOptions};
 use arenite::space::cuda::{CudaSpace, PinnedSpace};
 use arenite::tensor::DType;
@@ -171,6 +171,25 @@ fn captured_programs_give_what_eager_gave() {
                 assert!(error <= *bound, "{name}.{method} run {run}: {error:e}, at most {bound:e}");
             }
             assert!(loaded.is_captured(), "{name}.{method}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn programs_are_recorded_by_themselves() {
+    let _tidy = Tidy;
+    for (name, methods, bound) in PROGRAMS {
+        let Some((program, arrays)) = open(name) else { continue };
+        for method in *methods {
+            let mut loaded = load(&program, method);
+            for run in 0..CAPTURE_AFTER + 4 {
+                let error = error_of(&mut loaded, method, &arrays);
+                assert!(error <= *bound, "{name}.{method} run {run}: {error:e}, at most {bound:e}");
+            }
+            println!("{name}.{method} recorded by itself: {}", loaded.is_captured());
+            // Inputs and outputs of `resident_net` stay on the device without planned memory.
+            assert_eq!(loaded.is_captured(), *name != "resident_net", "{name}.{method}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::stand_in::StandIn;
 use super::support::kernel::Data;
 use super::support::npz;
-use arenite::exec::{Input, LoadOptions, Loader, MAX_MAPPED_BYTES, Method, Output, TensorInput};
+use arenite::exec::{CAPTURE_AFTER, Input, LoadOptions, Loader, MAX_MAPPED_BYTES, Method, Output, TensorInput};
 use arenite::program::{Program, ProgramOptions};
 use arenite::space::cuda::{CudaSpace, PinnedSpace};
 use arenite::{ArenaSet, HostSpace};
@@ -43,8 +43,18 @@ pub fn load(program: &Arc<Program>) -> Result<Method, String> {
 
 /// Loads, with tensors of at most so many bytes in pinned memory.
 fn load_mapping(program: &Arc<Program>, max_mapped_bytes: usize) -> Result<Method, String> {
+    load_recording(program, max_mapped_bytes, None)
+}
+
+/// As well, recorded by itself after so many runs.
+fn load_recording(
+    program: &Arc<Program>,
+    max_mapped_bytes: usize,
+    capture_after: Option<u32>,
+) -> Result<Method, String> {
     let mut options = LoadOptions::new(arenas()?);
     options.max_mapped_bytes = max_mapped_bytes;
+    options.capture_after = capture_after;
     Loader::new(Arc::clone(program), options).load("forward").map_err(|error| error.to_string())
 }
 
@@ -156,6 +166,72 @@ fn a_captured_method_gives_the_same_for_new_inputs() {
         assert_eq!(run(&mut captured, &inputs).unwrap(), arrays["forward.out0"].bytes);
     }
     assert_eq!((stand_in.live(), stand_in.live_bytes()), (before, 0));
+}
+
+#[test]
+fn runs_are_recorded_by_themselves_and_then_take_no_memory() {
+    let stand_in = StandIn::take();
+    let before = stand_in.live();
+    let (program, arrays) = seed_net();
+    let inputs = [&arrays["forward.in0"], &arrays["forward.in1"]];
+    {
+        let mut default = Loader::new(Arc::clone(&program), LoadOptions::new(arenas().unwrap()));
+        let mut method = default.load("forward").unwrap();
+        for index in 0..CAPTURE_AFTER {
+            assert_eq!(run(&mut method, &inputs).unwrap(), arrays["forward.out0"].bytes);
+            assert!(!method.is_captured(), "run {index}");
+        }
+        run(&mut method, &inputs).unwrap();
+        let taken = stand_in.allocations();
+        for _ in 0..3 {
+            assert!(method.is_captured());
+            assert_eq!(run(&mut method, &inputs).unwrap(), arrays["forward.out0"].bytes);
+        }
+        assert_eq!(stand_in.allocations(), taken);
+        method.discard_graph();
+        (0..=CAPTURE_AFTER).for_each(|_| drop(run(&mut method, &inputs).unwrap()));
+        assert!(!method.is_captured(), "discarded for good");
+        default = Loader::new(Arc::clone(&program), {
+            let mut options = LoadOptions::new(arenas().unwrap());
+            options.capture_after = None;
+            options
+        });
+        method = default.load("forward").unwrap();
+        (0..=CAPTURE_AFTER).for_each(|_| drop(run(&mut method, &inputs).unwrap()));
+        assert!(!method.is_captured(), "not wanted");
+    }
+    assert_eq!((stand_in.live(), stand_in.live_bytes()), (before, 0));
+}
+
+#[test]
+fn a_recording_that_nobody_asked_for_fails_in_silence() {
+    let stand_in = StandIn::take();
+    let (program, arrays) = seed_net();
+    let inputs = [&arrays["forward.in0"], &arrays["forward.in1"]];
+    let before = stand_in.live();
+    let mut recorded = 0;
+    for call in 1..60 {
+        let mut method = load_recording(&program, 0, Some(2)).unwrap();
+        (0..2).for_each(|_| drop(run(&mut method, &inputs).unwrap()));
+        stand_in.fail_after(call);
+        let outcome = run(&mut method, &inputs);
+        let failed = stand_in.has_failed();
+        stand_in.fail_after(0);
+        if let Ok(bytes) = outcome {
+            assert_eq!(bytes, arrays["forward.out0"].bytes, "call {call}");
+            recorded += u32::from(failed && !method.is_captured());
+        }
+        for _ in 0..2 {
+            assert_eq!(run(&mut method, &inputs).unwrap(), arrays["forward.out0"].bytes, "call {call}");
+        }
+        drop(method);
+        assert_eq!((stand_in.live(), stand_in.live_bytes()), (before, 0), "call {call}");
+        if !failed {
+            assert!(recorded > 2, "{recorded} failures of recording were stepped over");
+            return;
+        }
+    }
+    panic!("a run takes fewer calls");
 }
 
 #[test]
