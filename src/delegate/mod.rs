@@ -26,6 +26,14 @@ pub use registry::{DelegateRegistry, NativeCode};
 use crate::arena::ArenaSet;
 use crate::space::{Queue, SpaceId};
 use crate::tensor::DType;
+use core::any::Any;
+use std::thread::ScopedJoinHandle;
+
+/// What a delegate made of a payload ahead of its load, for itself.
+pub type Prepared = Box<dyn Any + Send>;
+
+/// Work on a payload that [`Delegate::prepare`] wants done ahead.
+pub type Preparation<'a> = Box<dyn FnOnce() -> Prepared + Send + 'a>;
 
 /// A back end, under the name that programs call it by.
 ///
@@ -58,6 +66,14 @@ pub trait Delegate: Send + Sync {
 
     /// Why this machine cannot run it, as a sentence; `None` where it can. Cheap, and runs nothing of a program.
     fn absence(&self) -> Option<String> {
+        None
+    }
+
+    /// What can be done with a payload before there is memory for its method: it is done on a thread of its own while
+    /// the method's plan is checked, and [`DelegateLoad::prepared`] waits for it. `None` where that gains nothing.
+    /// It runs nothing of a program.
+    fn prepare<'a>(&self, payload: &DelegatePayload<'a>) -> Option<Preparation<'a>> {
+        let _ = payload;
         None
     }
 
@@ -130,8 +146,9 @@ pub trait LoadedDelegate: Send {
     }
 }
 
-/// What a delegate gets at load. It copies what it keeps.
-pub struct DelegateLoad<'a> {
+/// What a program holds for a delegate.
+#[derive(Clone, Copy)]
+pub struct DelegatePayload<'a> {
     /// The method, for messages.
     pub method: &'a str,
     /// Which of the method's delegates, for messages.
@@ -146,6 +163,14 @@ pub struct DelegateLoad<'a> {
     pub args_len: usize,
     /// Where the planned buffers of its arguments are, after any remapping.
     pub space: SpaceId,
+}
+
+/// What a delegate gets at load. It copies what it keeps.
+pub struct DelegateLoad<'a> {
+    /// What the program holds for it.
+    pub payload: DelegatePayload<'a>,
+    /// What [`Delegate::prepare`] wanted done, going on or done; `None` where it wanted nothing.
+    pub prepared: Option<ScopedJoinHandle<'a, Prepared>>,
     /// Where its memory comes from: weights, state and scratch, in `space` and on the host.
     pub arenas: &'a ArenaSet,
     /// The method's queue of `space`, to bring weights there; `None` on the host. Wait for it before the
@@ -157,14 +182,20 @@ pub struct DelegateLoad<'a> {
     pub native_code: &'a NativeCode,
 }
 
-impl core::fmt::Debug for DelegateLoad<'_> {
+impl core::fmt::Debug for DelegatePayload<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("DelegateLoad")
+        f.debug_struct("DelegatePayload")
             .field("method", &self.method)
             .field("index", &self.index)
             .field("processed_len", &self.processed.len())
             .field("space", &self.space)
             .finish_non_exhaustive()
+    }
+}
+
+impl core::fmt::Debug for DelegateLoad<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("DelegateLoad").field("payload", &self.payload).finish_non_exhaustive()
     }
 }
 

@@ -6,6 +6,7 @@
 //!
 //! Deliberately absent: running; see [`super::method`].
 
+use super::delegates::Payloads;
 use super::error::LoadError;
 use super::flow;
 use super::memory::{Tables, Temp};
@@ -16,12 +17,12 @@ use super::shared::{SharedScratch, SharedState};
 use super::state::{Roles, for_each_tensor};
 use super::step::Step;
 use crate::arena::ArenaSet;
-use crate::delegate::{DelegateLoad, DelegateRegistry, LoadedDelegate, NamedData};
+use crate::delegate::DelegateRegistry;
 use crate::kernel::{Arg, Kernel, KernelRegistry};
 use crate::program::{Instruction, MethodPlan, Program, Storage};
 use crate::space::SpaceId;
 use crate::tensor::Tensor;
-use crate::value::{Span, ValueId};
+use crate::value::ValueId;
 use std::sync::Arc;
 
 /// The most bytes that the plan of one method may ask for, unless the caller says otherwise: 64 GiB.
@@ -153,45 +154,30 @@ impl Loader {
         fitting.check_delegates()?;
         fitting.check_arguments(&kernels, &spaces)?;
         let roles = Roles::of(plan, &kernels);
-        let placement = Placement::of_file(plan, &spaces);
-        let mut unwritten = flow::check(plan, &kernels, &roles, &placement)?;
-        let mut placement = match replan {
-            Replan::File => placement,
-            how => {
-                let placement = placement.replanned(plan, &kernels, &roles, how)?;
-                unwritten = flow::check(plan, &kernels, &roles, &placement)?;
-                placement
-            }
-        };
-        if self.options.share == Share::Scratch && !flow::jumps(plan) {
-            placement = placement.apart(plan, &kept(plan, &roles, &unwritten));
-            flow::check(plan, &kernels, &roles, &placement)?;
-        }
-        let mut planned = Planned::take(program, index, placement, &self.options)?;
-        // Last, since it stays with the loader.
-        planned.shared = self.shared_state(plan, index)?;
-        let tables = fitting.make_tables(index, &kernels, &planned)?;
-        planned.initialise(program, plan, &tables)?;
-        let temp = if planned.lent_temp.is_some() {
-            Temp::default()
-        } else {
-            let owner = format!("kernels of {name} of {}", program.file_name());
-            Temp::take(&self.options.arenas, &owner)
-                .map_err(|error| LoadError::refused(plan, "scratch", (SpaceId::HOST, 0, error.to_string())))?
-        };
-        let delegates = fitting.load_delegates(&spaces, self.sharing(), &mut planned)?;
-        crate::kernel::warm_up();
-        Ok(Method::new(Parts {
-            program: Arc::clone(program),
-            index,
-            tables,
-            planned,
-            temp,
-            delegates,
-            changes_values: changes_values(plan, &kernels),
-            roles,
-            options: self.options.clone(),
-        }))
+        let payloads = Payloads::new(program, plan, &self.options, &spaces);
+        std::thread::scope(|scope| {
+            let coming = payloads.prepare(scope);
+            let placement = fitting.place(&kernels, &roles, &spaces, replan)?;
+            let mut planned = Planned::take(program, index, placement, &self.options)?;
+            // Last, since it stays with the loader.
+            planned.shared = self.shared_state(plan, index)?;
+            let tables = fitting.make_tables(index, &kernels, &planned)?;
+            planned.initialise(program, plan, &tables)?;
+            let temp = fitting.take_temp(&planned)?;
+            let delegates = payloads.load(coming, self.sharing(), &mut planned)?;
+            crate::kernel::warm_up();
+            Ok(Method::new(Parts {
+                program: Arc::clone(program),
+                index,
+                tables,
+                planned,
+                temp,
+                delegates,
+                changes_values: changes_values(plan, &kernels),
+                roles,
+                options: self.options.clone(),
+            }))
+        })
     }
 
     /// The block of shared state, made when a method first wants it; `None` where `plan` shares nothing.
@@ -393,6 +379,38 @@ impl Fitting<'_> {
         Ok(())
     }
 
+    /// Where every tensor goes: a plan that was proved to be free of overlaps.
+    fn place(
+        &self,
+        kernels: &[Kernel],
+        roles: &Roles,
+        spaces: &[SpaceId],
+        replan: Replan,
+    ) -> Result<Placement, LoadError> {
+        let plan = self.plan;
+        let mut placement = Placement::of_file(plan, spaces);
+        let mut unwritten = flow::check(plan, kernels, roles, &placement)?;
+        if replan != Replan::File {
+            placement = placement.replanned(plan, kernels, roles, replan)?;
+            unwritten = flow::check(plan, kernels, roles, &placement)?;
+        }
+        if self.options.share == Share::Scratch && !flow::jumps(plan) {
+            placement = placement.apart(plan, &kept(plan, roles, &unwritten));
+            flow::check(plan, kernels, roles, &placement)?;
+        }
+        Ok(placement)
+    }
+
+    /// Scratch for kernels, unless it is lent.
+    fn take_temp(&self, planned: &Planned) -> Result<Temp, LoadError> {
+        if planned.lent_temp.is_some() {
+            return Ok(Temp::default());
+        }
+        let owner = format!("kernels of {} of {}", self.plan.name, self.program.file_name());
+        Temp::take(&self.options.arenas, &owner)
+            .map_err(|error| LoadError::refused(self.plan, "scratch", (SpaceId::HOST, 0, error.to_string())))
+    }
+
     fn make_tables(&self, method: usize, kernels: &[Kernel], planned: &Planned) -> Result<Tables, LoadError> {
         let plan = self.plan;
         let mut chain_start = 0;
@@ -421,74 +439,6 @@ impl Fitting<'_> {
             .expect("the reader checked sizes and orders of every tensor");
         planned.bind(self.program, self.plan, (method, index), &mut tensor);
         tensor
-    }
-
-    fn load_delegates(
-        &self,
-        spaces: &[SpaceId],
-        sharing: usize,
-        planned: &mut Planned,
-    ) -> Result<Vec<Box<dyn LoadedDelegate>>, LoadError> {
-        let mut loaded = Vec::with_capacity(self.plan.delegates.len());
-        for (index, spec) in self.plan.delegates.iter().enumerate() {
-            let id = &*spec.id;
-            let Some(backend) = self.options.delegates.get(id) else { continue };
-            let call = self.plan.instructions.iter().find_map(|instruction| match *instruction {
-                Instruction::Delegate { delegate, args } if delegate as usize == index => Some(args),
-                _ => None,
-            });
-            let specs: Vec<(&str, &[u8])> =
-                spec.compile_specs.iter().map(|spec| (&*spec.key, self.program.data(spec.value))).collect();
-            let space = self.space_of_args(call.unwrap_or_default(), spaces);
-            let mut load = DelegateLoad {
-                method: &self.plan.name,
-                index,
-                processed: self.program.data(spec.processed),
-                compile_specs: &specs,
-                named: &ProgramData(self.program),
-                args_len: call.map_or(0, |args| args.len as usize),
-                space,
-                arenas: &self.options.arenas,
-                queue: planned.holdings.queue(space),
-                sharing,
-                native_code: self.options.delegates.native_code(),
-            };
-            loaded.push(backend.load(&mut load).map_err(|error| LoadError::Delegate {
-                method: self.method(),
-                index,
-                id: id.into(),
-                reason: error.to_string(),
-            })?);
-        }
-        Ok(loaded)
-    }
-
-    /// The space of the first planned argument of a delegate; the host where none is planned.
-    fn space_of_args(&self, args: Span, spaces: &[SpaceId]) -> SpaceId {
-        args.of(&self.plan.lists.ids)
-            .iter()
-            .find_map(|&id| match self.plan.tensor(id)?.storage {
-                Storage::Planned { buffer, .. } => Some(spaces[buffer as usize]),
-                Storage::Supplied => self.options.arenas.resolve(self.plan.tensor(id)?.space).ok(),
-                Storage::Constant(_) | Storage::Missing => None,
-            })
-            .unwrap_or(SpaceId::HOST)
-    }
-}
-
-/// The named data of a program, as delegates read it.
-struct ProgramData<'a>(&'a Program);
-
-impl NamedData for ProgramData<'_> {
-    fn get(&self, key: &str) -> Option<&[u8]> {
-        self.0.named(key)
-    }
-
-    fn sources(&self) -> String {
-        let mut sources = vec![self.0.label()];
-        sources.extend(self.0.named_data().map(|blob| blob.file));
-        sources.dedup();
-        sources.join(", ")
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod check;
 mod copies;
+mod delegates;
 mod device;
 mod error;
 mod flow;

@@ -6,7 +6,7 @@
 use super::support::kernel::Data;
 use super::support::npz;
 use arenite::delegate::{
-    AotiCpuBackend, Delegate, DelegateCall, DelegateError, DelegateLoad, LoadedDelegate, NamedData,
+    AotiCpuBackend, Delegate, DelegateCall, DelegateError, DelegateLoad, DelegatePayload, LoadedDelegate, NamedData,
     NativeCode,
 };
 use arenite::tensor::{DType, Tensor};
@@ -95,7 +95,7 @@ impl Part {
         sharing: usize,
         native_code: &NativeCode,
     ) -> Result<Box<dyn LoadedDelegate>, DelegateError> {
-        AotiCpuBackend.load(&mut DelegateLoad {
+        let payload = DelegatePayload {
             method: "forward",
             index: 0,
             processed: &self.payload,
@@ -103,10 +103,11 @@ impl Part {
             named: self,
             args_len: 0,
             space: SpaceId::HOST,
-            arenas,
-            queue: None,
-            sharing,
-            native_code,
+        };
+        std::thread::scope(|scope| {
+            let prepared = AotiCpuBackend.prepare(&payload).map(|work| scope.spawn(work));
+            let queue = None;
+            AotiCpuBackend.load(&mut DelegateLoad { payload, prepared, arenas, queue, sharing, native_code })
         })
     }
 

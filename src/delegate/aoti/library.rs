@@ -6,17 +6,18 @@
 //! ```
 //!
 //! Opening a library runs its initialisers, so the digest and the caller's rule are checked before; the copy is
-//! made meanwhile. A library is never closed: its objects may register themselves with the C library, and closing gains 2 MB at most.
+//! made meanwhile. All but opening may be done ahead ([`Image::prepare`]). A library is never closed: its objects may register themselves with the C library, and closing gains 2 MB at most.
 //! Deliberately absent: a name that is ever used twice. The dynamic linker finds open libraries by name, so
 //! the file descriptor in a name stays open for good too.
 
 use super::elf::Object;
 use super::payload::hex;
+use super::platform::Platform;
 use super::shims;
 use crate::delegate::{DelegateError, NativeCode};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::NonNull;
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapOptions};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -41,13 +42,8 @@ unsafe impl Send for Library {}
 // SAFETY: as above.
 unsafe impl Sync for Library {}
 
-/// What finds a function of this process for compiled code, after the shims.
-pub(super) type Resolve<'a> = &'a dyn Fn(&str) -> Option<u64>;
-
 /// What a caller knows of code before it is loaded.
 pub(super) struct Code<'a> {
-    /// The bytes.
-    pub(super) bytes: &'a [u8],
     /// The digest that the program states.
     pub(super) digest: Option<[u8; 32]>,
     /// Which code may run.
@@ -55,11 +51,15 @@ pub(super) struct Code<'a> {
 }
 
 impl Library {
-    /// The library of this code, loaded now or before. `check` looks at the object before it is loaded.
+    /// The library of code with this digest, where it is loaded.
+    pub(super) fn loaded(digest: &[u8; 32]) -> Option<&'static Self> {
+        LOADED.lock().as_ref()?.get(digest).copied()
+    }
+
+    /// The library of this code, loaded now or before. `image` is asked for where the stated digest is not known.
     pub(super) fn load(
         code: &Code<'_>,
-        resolve: Resolve<'_>,
-        check: impl FnOnce(&Object<'_>) -> Result<(), DelegateError>,
+        image: impl FnOnce() -> Result<Image, DelegateError>,
     ) -> Result<&'static Self, DelegateError> {
         let mut loaded = LOADED.lock();
         let loaded = loaded.get_or_insert_default();
@@ -71,17 +71,7 @@ impl Library {
             permit(code.rule, &digest)?;
             return Ok(library);
         }
-        if code.bytes.len() > CODE_BYTES_MAX {
-            let reason = format!("its code has {} bytes, at most {CODE_BYTES_MAX}", code.bytes.len());
-            return Err(DelegateError::Corrupt { reason });
-        }
-        let hash = || <[u8; 32]>::from(Sha256::digest(code.bytes));
-        let (digest, edited) = std::thread::scope(|scope| {
-            let hashing = std::thread::Builder::new().spawn_scoped(scope, hash);
-            let edited = edit(code.bytes, resolve, check);
-            let hashed = hashing.ok().and_then(|hashing| hashing.join().ok());
-            (hashed.unwrap_or_else(hash), edited)
-        });
+        let Image { digest, edited } = image()?;
         if let Some(stated) = code.digest
             && stated != digest
         {
@@ -93,8 +83,7 @@ impl Library {
         if let Some(library) = loaded.get(&digest) {
             return Ok(library);
         }
-        let image = edited?;
-        let library: &'static Self = Box::leak(Box::new(Self { handle: image.open()? }));
+        let library: &'static Self = Box::leak(Box::new(Self { handle: edited?.open()? }));
         loaded.insert(digest, library);
         Ok(library)
     }
@@ -106,22 +95,42 @@ impl Library {
     }
 }
 
+/// Code that is ready to be opened: nothing of it ran.
+pub(super) struct Image {
+    digest: [u8; 32],
+    edited: Result<Private, DelegateError>,
+}
+
+impl Image {
+    /// Works out the digest of code, and copies and edits it meanwhile.
+    pub(super) fn prepare(bytes: &[u8], platform: Platform) -> Result<Self, DelegateError> {
+        if bytes.len() > CODE_BYTES_MAX {
+            let reason = format!("its code has {} bytes, at most {CODE_BYTES_MAX}", bytes.len());
+            return Err(DelegateError::Corrupt { reason });
+        }
+        let hash = || <[u8; 32]>::from(Sha256::digest(bytes));
+        Ok(std::thread::scope(|scope| {
+            let hashing = std::thread::Builder::new().spawn_scoped(scope, hash);
+            let edited = edit(bytes, platform);
+            let hashed = hashing.ok().and_then(|hashing| hashing.join().ok());
+            Self { digest: hashed.unwrap_or_else(hash), edited }
+        }))
+    }
+}
+
 /// Copies the code and edits the copy.
-fn edit(
-    bytes: &[u8],
-    resolve: Resolve<'_>,
-    check: impl FnOnce(&Object<'_>) -> Result<(), DelegateError>,
-) -> Result<Image, DelegateError> {
-    let mut image = Image::new(bytes).map_err(refused)?;
-    let mut object = Object::parse(&mut image.bytes)
-        .map_err(|error| DelegateError::Corrupt { reason: error.to_string() })?;
-    check(&object)?;
-    object.make_private("AOTInductor");
-    object.clear_executable_stack();
-    object.bind(|name| shims::address(name).or_else(|| c_library(name)).or_else(|| resolve(name)));
-    check_undefined(&object)?;
-    check_glibc(&object)?;
-    Ok(image)
+fn edit(bytes: &[u8], platform: Platform) -> Result<Private, DelegateError> {
+    Private::copy(bytes, |bytes| {
+        let mut object =
+            Object::parse(bytes).map_err(|error| DelegateError::Corrupt { reason: error.to_string() })?;
+        platform.check(&object)?;
+        object.make_private("AOTInductor");
+        object.clear_executable_stack();
+        object
+            .bind(|name| shims::address(name).or_else(|| c_library(name)).or_else(|| platform.resolve(name)));
+        check_undefined(&object)?;
+        check_glibc(&object)
+    })
 }
 
 fn permit(rule: &NativeCode, digest: &[u8; 32]) -> Result<(), DelegateError> {
@@ -191,56 +200,58 @@ fn refused(reason: String) -> DelegateError {
     DelegateError::Unavailable { reason }
 }
 
-/// A private copy of code, on its way to being opened.
-struct Image {
-    /// In memory; `None` where the system has no such files.
-    file: Option<File>,
-    bytes: MmapMut,
+/// A private copy of code.
+enum Private {
+    /// In memory, sealed.
+    File(File),
+    /// Where the system has no such files.
+    Bytes(MmapMut),
 }
 
-impl Image {
-    fn new(code: &[u8]) -> Result<Self, String> {
-        let text = |error: std::io::Error| format!("memory for its code: {error}");
+impl Private {
+    fn copy(
+        code: &[u8],
+        edit: impl FnOnce(&mut [u8]) -> Result<(), DelegateError>,
+    ) -> Result<Self, DelegateError> {
+        let text = |error: std::io::Error| refused(format!("memory for its code: {error}"));
         let Ok(mut file) = memory_file() else {
             let mut bytes = MmapMut::map_anon(code.len().max(1)).map_err(text)?;
             bytes[..code.len()].copy_from_slice(code);
-            return Ok(Self { file: None, bytes });
+            edit(&mut bytes)?;
+            return Ok(Self::Bytes(bytes));
         };
-        // Written rather than copied to a mapping: only pages that are edited are ever mapped here.
+        // Written rather than copied to a mapping: that would fault in page by page.
         file.write_all(if code.is_empty() { &[0] } else { code }).map_err(text)?;
         // SAFETY: a file in memory that nobody else has; it is neither cut nor written elsewhere.
-        let bytes = unsafe { MmapMut::map_mut(&file) }.map_err(text)?;
-        Ok(Self { file: Some(file), bytes })
+        let mut bytes = unsafe { MmapOptions::new().populate().map_mut(&file) }.map_err(text)?;
+        edit(&mut bytes)?;
+        drop(bytes);
+        seal(&file).map_err(refused)?;
+        Ok(Self::File(file))
     }
 
     /// Opens the code, from memory or else from a private file.
     fn open(self) -> Result<NonNull<c_void>, DelegateError> {
-        let Self { file, bytes } = self;
         let failed = |first: &str, second: String| {
             refused(format!("its code cannot be loaded: {first}; from a file: {second}"))
         };
-        let Some(file) = file else {
-            return open_private_file(&bytes).map_err(|second| failed("memfd_create failed", second));
+        let file = match self {
+            Self::File(file) => file,
+            Self::Bytes(bytes) => {
+                return open_private_file(&bytes).map_err(|second| failed("memfd_create failed", second));
+            }
         };
-        drop(bytes);
         let descriptor = file.as_raw_fd();
-        match seal(&file).and_then(|()| open_path(&format!("/proc/self/fd/{descriptor}"))) {
-            Ok(handle) => {
-                // Stays open: see the head of this file.
-                let _ = file.into_raw_fd();
-                Ok(handle)
-            }
-            Err(first) => {
-                let mut bytes = Vec::new();
-                (&file)
-                    .seek(SeekFrom::Start(0))
-                    .and_then(|_| (&file).read_to_end(&mut bytes))
-                    .map_err(|error| failed(&first, error.to_string()))?;
-                // A name is not used again, even of what could not be opened.
-                let _ = file.into_raw_fd();
-                open_private_file(&bytes).map_err(|second| failed(&first, second))
-            }
-        }
+        let opened = open_path(&format!("/proc/self/fd/{descriptor}"));
+        let opened = opened.or_else(|first| {
+            let mut bytes = Vec::new();
+            let read = (&file).seek(SeekFrom::Start(0)).and_then(|_| (&file).read_to_end(&mut bytes));
+            read.map_err(|error| failed(&first, error.to_string()))?;
+            open_private_file(&bytes).map_err(|second| failed(&first, second))
+        });
+        // Stays open: see the head of this file. A name is not used again, even of what could not be opened.
+        let _ = file.into_raw_fd();
+        opened
     }
 }
 

@@ -4,34 +4,35 @@
 
 use super::container::{Container, WantedConstant};
 use super::handle::{CPU, Handle};
-use super::library::{Code, Library};
+use super::library::{Code, Image, Library};
 use super::loaded::{Loaded, Parts, Place};
 use super::payload::{Constant, Payload, Weights as Listed, digest_of_key};
 use super::platform::Platform;
 use super::weights::{Weights, take};
-use crate::delegate::{DelegateError, DelegateLoad, StateSpec};
+use crate::delegate::{DelegateError, DelegateLoad, DelegatePayload, Preparation, StateSpec};
 use crate::space::SpaceId;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
 /// Loads the delegate of one method.
 pub(super) fn load(load: &mut DelegateLoad<'_>) -> Result<Loaded, DelegateError> {
-    let payload = Payload::parse(load.processed, load.method, &|key| load.named.get(key).is_some())?;
-    let platform = Platform::of(load.space)?;
-    if !load.space.is_host() && load.queue.is_none() {
-        return Err(DelegateError::Unavailable { reason: format!("no queue of {} was passed", load.space) });
+    let held = load.payload;
+    let payload = parse(&held)?;
+    let platform = Platform::of(held.space)?;
+    if !held.space.is_host() && load.queue.is_none() {
+        return Err(DelegateError::Unavailable { reason: format!("no queue of {} was passed", held.space) });
     }
     let library = open(load, &payload, platform)?;
     let _entered = platform.enter()?;
     let container = Container::new(library, platform)?;
     let (inputs, outputs) = (container.inputs, container.outputs);
-    if load.args_len != 0 && load.args_len != inputs + outputs {
-        return Err(DelegateError::ArgumentCount { inputs, outputs, got: load.args_len });
+    if held.args_len != 0 && held.args_len != inputs + outputs {
+        return Err(DelegateError::ArgumentCount { inputs, outputs, got: held.args_len });
     }
-    let scratch = take(load.arenas, load.space, "scratch")?;
+    let scratch = take(load.arenas, held.space, "scratch")?;
     let mut binder = Binder {
         container,
-        device: Weights::shared(load.arenas, load.space, load.sharing)?,
+        device: Weights::shared(load.arenas, held.space, load.sharing)?,
         host: None,
         platform,
         state: Vec::new(),
@@ -43,24 +44,46 @@ pub(super) fn load(load: &mut DelegateLoad<'_>) -> Result<Loaded, DelegateError>
     }
     let Binder { container, device, host, state, places, .. } = binder;
     let weights = core::iter::once(device).chain(host).collect();
-    Ok(Loaded::new(Parts { container, platform, space: load.space, weights, state, places, scratch }))
+    Ok(Loaded::new(Parts { container, platform, space: held.space, weights, state, places, scratch }))
+}
+
+fn parse(held: &DelegatePayload<'_>) -> Result<Payload, DelegateError> {
+    Payload::parse(held.processed, held.method, &|key| held.named.get(key).is_some())
+}
+
+/// Copies and edits the code of a payload, and works out its digest, unless it is loaded.
+pub(super) fn prepare<'a>(held: &DelegatePayload<'a>) -> Option<Preparation<'a>> {
+    let payload = parse(held).ok()?;
+    let platform = Platform::of(held.space).ok()?;
+    let key = &payload.variant_for(platform.capability()).ok()?.key;
+    if digest_of_key(key).is_some_and(|digest| Library::loaded(&digest).is_some()) {
+        return None;
+    }
+    let bytes = held.named.get(key)?;
+    Some(Box::new(move || Box::new(Image::prepare(bytes, platform))))
 }
 
 fn open(
-    load: &DelegateLoad<'_>,
+    load: &mut DelegateLoad<'_>,
     payload: &Payload,
     platform: Platform,
 ) -> Result<&'static Library, DelegateError> {
     let variant = payload.variant_for(platform.capability())?;
-    let bytes = load.named.get(&variant.key).ok_or_else(|| DelegateError::DataMissing {
+    let named = load.payload.named;
+    let bytes = named.get(&variant.key).ok_or_else(|| DelegateError::DataMissing {
         what: "the compiled code".into(),
         key: variant.key.clone(),
         size_bytes: None,
-        searched: load.named.sources(),
+        searched: named.sources(),
         advice: "the program is incomplete; export it again",
     })?;
-    let code = Code { bytes, digest: digest_of_key(&variant.key), rule: load.native_code };
-    Library::load(&code, &|name| platform.resolve(name), |object| platform.check(object))
+    let prepared = load.prepared.take();
+    let image = || {
+        let prepared = prepared.and_then(|prepared| prepared.join().ok());
+        let prepared = prepared.and_then(|prepared| prepared.downcast::<Result<Image, DelegateError>>().ok());
+        prepared.map_or_else(|| Image::prepare(bytes, platform), |image| *image)
+    };
+    Library::load(&Code { digest: digest_of_key(&variant.key), rule: load.native_code }, image)
 }
 
 /// Binds the constants of one container.
@@ -96,7 +119,8 @@ impl Binder {
         let sizes = wanted.iter().map(|constant| constant.size_bytes.unwrap_or(0));
         let total = sizes.clone().fold(0_usize, usize::saturating_add);
         let padded = sizes.fold(0_usize, |sum, size| sum.saturating_add(size).next_multiple_of(64));
-        let blob = load.named.get(key).ok_or_else(|| missing(load, "the weights", key, total as u64))?;
+        let blob =
+            load.payload.named.get(key).ok_or_else(|| missing(load, "the weights", key, total as u64))?;
         if blob.len() != total && blob.len() != padded {
             let (expected_bytes, got_bytes) = (total as u64, blob.len() as u64);
             return Err(DelegateError::DataSize {
@@ -181,7 +205,7 @@ impl Binder {
     ) -> Result<NonNull<u8>, DelegateError> {
         let what = || format!("weights for {}", constant.name);
         let key = &constant.key;
-        let found = load.named.get(key);
+        let found = load.payload.named.get(key);
         let bytes = found.ok_or_else(|| missing(load, &what(), key, constant.storage_bytes))?;
         if bytes.len() as u64 != constant.storage_bytes {
             let (expected_bytes, got_bytes) = (constant.storage_bytes, bytes.len() as u64);
@@ -192,7 +216,7 @@ impl Binder {
                 got_bytes,
             });
         }
-        if constant.on_device || load.space.is_host() {
+        if constant.on_device || load.payload.space.is_host() {
             return self.device.bring(bytes, load.queue.as_deref_mut());
         }
         if self.host.is_none() {
@@ -205,12 +229,12 @@ impl Binder {
         let sizes: Option<Vec<usize>> =
             constant.sizes.iter().map(|&size| usize::try_from(size).ok()).collect();
         let dense = super::handle::is_dense(&constant.sizes, &constant.strides);
-        let (Some(sizes), Some(bytes)) = (sizes, load.named.get(&constant.key)) else { return };
+        let (Some(sizes), Some(bytes)) = (sizes, load.payload.named.get(&constant.key)) else { return };
         let whole = constant.needed_bytes() == Some(bytes.len() as u64);
         if !dense || !whole || constant.storage_offset != 0 {
             return;
         }
-        let space = if constant.on_device { load.space } else { SpaceId::HOST };
+        let space = if constant.on_device { load.payload.space } else { SpaceId::HOST };
         self.state.push(StateSpec {
             name: constant.name.as_str().into(),
             dtype: constant.dtype,
@@ -227,7 +251,7 @@ fn missing(load: &DelegateLoad<'_>, what: &str, key: &str, size_bytes: u64) -> D
         what: what.into(),
         key: key.into(),
         size_bytes: Some(size_bytes),
-        searched: load.named.sources(),
+        searched: load.payload.named.sources(),
         advice: "pass the .ptd file written beside the .pte file",
     }
 }

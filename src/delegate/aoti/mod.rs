@@ -28,7 +28,7 @@ mod working;
 #[cfg(feature = "cuda")]
 mod cudart;
 
-use super::{Delegate, DelegateError, DelegateLoad, LoadedDelegate};
+use super::{Delegate, DelegateError, DelegateLoad, DelegatePayload, LoadedDelegate, Preparation};
 
 /// Runs code compiled for the CPU. Programs are exported for it by tests only; it shares everything but the
 /// device with `CudaBackend`, so it is how that is tested without one. Not in a registry unless added.
@@ -40,9 +40,14 @@ impl Delegate for AotiCpuBackend {
         "AotiCpuBackend"
     }
 
+    fn prepare<'a>(&self, payload: &DelegatePayload<'a>) -> Option<Preparation<'a>> {
+        load::prepare(payload)
+    }
+
     fn load(&self, load: &mut DelegateLoad<'_>) -> Result<Box<dyn LoadedDelegate>, DelegateError> {
-        if !load.space.is_host() {
-            let reason = format!("its code runs on the host, its arguments are planned in {}", load.space);
+        if !load.payload.space.is_host() {
+            let reason =
+                format!("its code runs on the host, its arguments are planned in {}", load.payload.space);
             return Err(DelegateError::Incompatible { reason });
         }
         Ok(Box::new(load::load(load)?))
@@ -64,13 +69,19 @@ impl Delegate for CudaBackend {
         crate::space::cuda::absence(0)
     }
 
+    fn prepare<'a>(&self, payload: &DelegatePayload<'a>) -> Option<Preparation<'a>> {
+        load::prepare(payload)
+    }
+
     fn load(&self, load: &mut DelegateLoad<'_>) -> Result<Box<dyn LoadedDelegate>, DelegateError> {
         if let Some(reason) = self.absence() {
             return Err(DelegateError::Unavailable { reason });
         }
-        if load.space.name() != "cuda" {
-            let reason =
-                format!("its code runs on a CUDA device, its arguments are planned in {}", load.space);
+        if load.payload.space.name() != "cuda" {
+            let reason = format!(
+                "its code runs on a CUDA device, its arguments are planned in {}",
+                load.payload.space
+            );
             return Err(DelegateError::Incompatible { reason });
         }
         Ok(Box::new(load::load(load)?))
