@@ -133,7 +133,9 @@ fn time_program(hand: &ByHand, folder: &Path, name: &str) {
     let set = arenas();
     let load = || {
         let start = Instant::now();
-        let method = Loader::new(open(), LoadOptions::new(set.clone())).load("forward").unwrap();
+        let mut options = LoadOptions::new(set.clone());
+        options.capture_after = None;
+        let method = Loader::new(open(), options).load("forward").unwrap();
         (start.elapsed(), method)
     };
     let (first_load, mut method) = load();
@@ -247,6 +249,34 @@ fn time_copies(hand: &ByHand) {
     unsafe { pinned.deallocate(host) };
 }
 
+/// Copies from one device's memory to another's.
+fn time_peer_copies() {
+    if absence(1).is_some() {
+        println!("no second device: no copies between devices");
+        return;
+    }
+    let layout = Layout::from_size_align(256 << 20, 256).unwrap();
+    let (here, there) = (CudaSpace::new(0).unwrap(), CudaSpace::new(1).unwrap());
+    let device = here.device().unwrap();
+    let (here, there) = (Arena::with_reserve(here, 1 << 30), Arena::with_reserve(there, 1 << 30));
+    let (source, target) = (here.allocate(layout).unwrap(), there.allocate(layout).unwrap());
+    let mut queue = CudaQueue::new(1).unwrap();
+    for size_bytes in [256, 64 << 10, 1 << 20, 32 << 20, 256 << 20] {
+        let mut times: Vec<Duration> = (0..50)
+            .map(|_| {
+                let start = Instant::now();
+                let piece = Piece { target: target.address(), source: source.address(), size_bytes };
+                // SAFETY: blocks of at least this size, one on each device; nothing else uses them.
+                unsafe { queue.copy_from_peer(piece, device) }.unwrap();
+                queue.synchronize().unwrap();
+                start.elapsed()
+            })
+            .collect();
+        let us = median(&mut times);
+        println!("ok copy_peer_{size_bytes} {us:.1} us {:.1} GB/s", size_bytes as f64 / us / 1e3);
+    }
+}
+
 fn main() {
     if let Some(reason) = absence(0) {
         println!("nothing measured: {reason}");
@@ -266,4 +296,5 @@ fn main() {
     }
     time_by_hand(&hand);
     time_copies(&hand);
+    time_peer_copies();
 }

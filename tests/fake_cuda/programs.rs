@@ -110,6 +110,21 @@ fn the_seed_program_runs_and_later_runs_take_no_memory() {
 }
 
 #[test]
+fn a_later_load_takes_the_memory_that_an_earlier_one_gave_back() {
+    let stand_in = StandIn::take();
+    let (program, arrays) = seed_net();
+    let inputs = [&arrays["forward.in0"], &arrays["forward.in1"]];
+    let loader = Loader::new(program, LoadOptions::new(arenas().unwrap()));
+    let mut taken = Vec::new();
+    for _ in 0..3 {
+        let mut method = loader.load("forward").unwrap();
+        assert_eq!(run(&mut method, &inputs).unwrap(), arrays["forward.out0"].bytes);
+        taken.push((stand_in.allocations(), stand_in.live_bytes()));
+    }
+    assert!(taken.iter().all(|first| *first == taken[0]), "{taken:?}");
+}
+
+#[test]
 fn no_failing_call_of_load_and_run_leaks_or_gives_wrong_bytes() {
     let stand_in = StandIn::take();
     let (program, arrays) = seed_net();
