@@ -59,6 +59,7 @@ struct Fake {
     fail_at: u64,
     launches: u64,
     allocations: u64,
+    copies: u64,
     next: usize,
     /// Device ranges: whole allocations, or mapped pieces of reservations.
     ranges: BTreeMap<usize, Range>,
@@ -180,6 +181,7 @@ impl Fake {
         if CURRENT.get() == 0 {
             return Err(NO_CONTEXT);
         }
+        self.copies += u64::from(matches!(op, Op::Copy { .. } | Op::Write { .. }));
         let stream = self.streams.entry(stream).or_default();
         match &mut stream.capturing {
             Some(captured) => captured.push(op),
@@ -223,6 +225,12 @@ pub extern "C" fn fake_has_failed() -> bool {
 #[unsafe(no_mangle)]
 pub extern "C" fn fake_launches() -> u64 {
     lock().launches
+}
+
+/// Copies queued, ever, on the device and across the bus.
+#[unsafe(no_mangle)]
+pub extern "C" fn fake_copies() -> u64 {
+    lock().copies
 }
 
 /// Calls that took memory, ever.
@@ -362,17 +370,24 @@ pub extern "C" fn cuMemFree_v2(address: usize) -> c_uint {
 pub unsafe extern "C" fn cuMemHostAlloc(out: *mut usize, len: usize, _flags: c_uint) -> c_uint {
     status(enter().and_then(|mut fake| {
         fake.allocations += 1;
-        let at = anonymous(pages(len), 3);
+        // As the driver: small blocks do not start where a page does.
+        let at = anonymous(pages(len + SMALL_HOST_OFFSET), 3) + host_offset(len);
         fake.host.insert(at, len);
         unsafe { out.write(at) };
         Ok(())
     }))
 }
 
+const SMALL_HOST_OFFSET: usize = 512;
+
+fn host_offset(len: usize) -> usize {
+    if len < 1 << 16 { SMALL_HOST_OFFSET } else { 0 }
+}
+
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemFreeHost(address: usize) -> c_uint {
     let Some(len) = lock().host.remove(&address) else { return INVALID };
-    unsafe { munmap(address as *mut c_void, pages(len)) };
+    unsafe { munmap((address - host_offset(len)) as *mut c_void, pages(len + SMALL_HOST_OFFSET)) };
     0
 }
 

@@ -76,6 +76,32 @@ fn pinned_blocks_are_exact_and_known() {
     assert_eq!((space.live_bytes(), stand_in.live()), (held, before));
 }
 
+#[test]
+fn pinned_blocks_are_aligned_though_the_drivers_are_not() {
+    let stand_in = StandIn::take();
+    let before = stand_in.live();
+    let space = PinnedSpace::new().unwrap();
+    let held = space.live_bytes();
+    for (size_bytes, align, asked_bytes) in [(300, 256, 300), (300, 4096, 4396), (1 << 20, 4096, 1 << 20)] {
+        let block = space.allocate(Layout::from_size_align(size_bytes, align).unwrap()).unwrap();
+        assert_eq!(block.address().addr().get() % align, 0);
+        assert!(is_pinned(block.address(), size_bytes) && !is_pinned(block.address(), size_bytes + 1));
+        assert_eq!((space.live_bytes(), stand_in.live()), (held + asked_bytes, before + 1));
+        // SAFETY: it came from this space, just so.
+        unsafe { space.deallocate(block) };
+        assert_eq!((space.live_bytes(), stand_in.live()), (held, before));
+    }
+    // Arenas of small blocks, one after the other and at once.
+    let arenas: Vec<_> = (0..3)
+        .map(|_| {
+            let arena = Arena::with_chunks(PinnedSpace::new().unwrap());
+            arena.allocate(Layout::from_size_align(768, 256).unwrap()).unwrap();
+            arena
+        })
+        .collect();
+    assert!(arenas.iter().all(|arena| arena.capacity_bytes() >= 768));
+}
+
 /// Uploads in any order, moves on the device, downloads in another order, and compares.
 fn round_trip(size_bytes: usize) -> Result<(), String> {
     let text = |error: &dyn core::fmt::Display| error.to_string();

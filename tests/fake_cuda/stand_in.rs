@@ -76,6 +76,11 @@ impl StandIn {
         Self::symbol::<extern "C" fn() -> u64>("fake_allocations")()
     }
 
+    /// Copies queued, on the device and across the bus.
+    pub fn copies(&self) -> u64 {
+        Self::symbol::<extern "C" fn() -> u64>("fake_copies")()
+    }
+
     /// Kernels launched.
     pub fn launches(&self) -> u64 {
         Self::symbol::<extern "C" fn() -> u64>("fake_launches")()

@@ -16,23 +16,36 @@ use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// The alignment of every block, in bytes: a page.
-const BASE_ALIGN: usize = 4096;
+/// The alignment of every block, in bytes. Drivers give small blocks out of shared pages, at 512 bytes or so, and say
+/// nothing of alignment: it is looked at.
+const BASE_ALIGN: usize = 256;
+/// The largest alignment that is served, in bytes: a page.
+const ALIGN_MAX: usize = 4096;
 /// Usable from every context, and mapped into the devices' addresses.
 const PORTABLE_AND_MAPPED: u32 =
     cudarc::driver::sys::CU_MEMHOSTALLOC_PORTABLE | cudarc::driver::sys::CU_MEMHOSTALLOC_DEVICEMAP;
 
 static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Start to end of every live pinned block of this process.
-static PINNED: RwLock<BTreeMap<usize, usize>> = RwLock::new(BTreeMap::new());
+/// Every live pinned block of this process, by its start.
+static PINNED: RwLock<BTreeMap<usize, Pinned>> = RwLock::new(BTreeMap::new());
+
+/// A live block.
+#[derive(Clone, Copy, Debug)]
+struct Pinned {
+    /// The address after its last byte.
+    end: usize,
+    /// What the driver gave, at the block's start or before, and how much.
+    given: usize,
+    given_bytes: usize,
+}
 
 /// Whether a host range lies in pinned memory, so that a device may copy it while the host goes on.
 pub fn is_pinned(address: NonNull<u8>, size_bytes: usize) -> bool {
     let start = address.addr().get();
     let pinned = PINNED.read();
     let block = pinned.range(..=start).next_back();
-    block.is_some_and(|(_, &end)| start.checked_add(size_bytes).is_some_and(|last| last <= end))
+    block.is_some_and(|(_, block)| start.checked_add(size_bytes).is_some_and(|last| last <= block.end))
 }
 
 /// Page-locked host memory, for all devices.
@@ -68,6 +81,14 @@ impl PinnedSpace {
         LIVE_BYTES.load(Ordering::Relaxed)
     }
 
+    /// Page-locks so many bytes.
+    fn lock_pages(device: &Device, size_bytes: usize) -> Result<NonNull<u8>, Failure> {
+        let mut address: *mut c_void = core::ptr::null_mut();
+        // SAFETY: a place for the result; the context is current.
+        done(unsafe { (device.driver.host_alloc)(&raw mut address, size_bytes, PORTABLE_AND_MAPPED) })?;
+        NonNull::new(address.cast()).ok_or(Failure::OUT_OF_MEMORY)
+    }
+
     fn refused(&self, layout: Layout, failure: Failure) -> AllocError {
         let kind = if failure == Failure::OUT_OF_MEMORY {
             AllocErrorKind::Refused { reason: "no more pages can be locked" }
@@ -78,8 +99,8 @@ impl PinnedSpace {
     }
 }
 
-// SAFETY: the driver gives page-aligned (more is refused), disjoint host memory that stays until freed, reachable by the
-// CPU from any thread.
+// SAFETY: the driver gives disjoint host memory that stays until freed, reachable by the CPU from any thread; blocks are
+// cut from it at their alignment (more than a page is refused).
 unsafe impl MemorySpace for PinnedSpace {
     fn id(&self) -> SpaceId {
         SpaceId::PINNED
@@ -90,7 +111,7 @@ unsafe impl MemorySpace for PinnedSpace {
     }
 
     fn allocate(&self, layout: Layout) -> Result<Block, AllocError> {
-        if layout.align() > BASE_ALIGN {
+        if layout.align() > ALIGN_MAX {
             return Err(AllocError::new(SpaceId::PINNED, layout, AllocErrorKind::NeverFits));
         }
         if layout.size() == 0 {
@@ -102,23 +123,26 @@ unsafe impl MemorySpace for PinnedSpace {
             return Err(AllocError::new(SpaceId::PINNED, layout, AllocErrorKind::Refused { reason }));
         };
         let _entered = device.enter().map_err(|failure| self.refused(layout, failure))?;
-        let mut address: *mut c_void = core::ptr::null_mut();
-        // SAFETY: a place for the result; the context is current.
-        done(unsafe { (device.driver.host_alloc)(&raw mut address, layout.size(), PORTABLE_AND_MAPPED) })
-            .map_err(|failure| self.refused(layout, failure))?;
-        let Some(address) = NonNull::new(address.cast::<u8>()) else {
-            return Err(AllocError::new(
-                SpaceId::PINNED,
-                layout,
-                AllocErrorKind::Refused { reason: "a null address" },
-            ));
-        };
+        let refused = |failure| self.refused(layout, failure);
+        let mut given = Self::lock_pages(device, layout.size()).map_err(refused)?;
+        let mut given_bytes = layout.size();
+        if !given.addr().get().is_multiple_of(layout.align()) {
+            // SAFETY: it was just given, and nothing uses it.
+            note_free(done(unsafe { (device.driver.host_free)(given.as_ptr().cast()) }));
+            // No overflow: a layout's size, rounded up to its alignment, is below `isize::MAX`.
+            given_bytes += layout.align();
+            given = Self::lock_pages(device, given_bytes).map_err(refused)?;
+        }
+        let before = given.addr().get().wrapping_neg() & (layout.align() - 1);
+        // SAFETY: less than the alignment, which was asked for beside the size unless it is 0.
+        let address = unsafe { given.add(before) };
         // Bytes of a space are initialised memory: the driver says nothing of what it gives.
         // SAFETY: the block is new and as large as asked.
         unsafe { address.write_bytes(0, layout.size()) };
         let start = address.addr().get();
-        PINNED.write().insert(start, start + layout.size());
-        LIVE_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
+        let block = Pinned { end: start + layout.size(), given: given.addr().get(), given_bytes };
+        PINNED.write().insert(start, block);
+        LIVE_BYTES.fetch_add(given_bytes, Ordering::Relaxed);
         Ok(Block::new(address, layout))
     }
 
@@ -126,12 +150,13 @@ unsafe impl MemorySpace for PinnedSpace {
         if block.size_bytes() == 0 {
             return;
         }
-        LIVE_BYTES.fetch_sub(block.size_bytes(), Ordering::Relaxed);
-        PINNED.write().remove(&block.address().addr().get());
+        let Some(pinned) = PINNED.write().remove(&block.address().addr().get()) else { return };
+        LIVE_BYTES.fetch_sub(pinned.given_bytes, Ordering::Relaxed);
         let Some(device) = self.device() else { return };
         let freed = device.enter().and_then(|_entered| {
+            let given = block.address().as_ptr().with_addr(pinned.given);
             // SAFETY: it came from `host_alloc` and nothing uses it, by the caller.
-            done(unsafe { (device.driver.host_free)(block.address().as_ptr().cast()) })
+            done(unsafe { (device.driver.host_free)(given.cast()) })
         });
         note_free(freed);
     }
