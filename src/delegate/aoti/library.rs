@@ -1,14 +1,14 @@
 //! Compiled code, loaded: checked, edited, opened once per process, kept for good.
 //!
 //! ```text
-//!   bytes ─┬─► SHA-256 ─────────────────────────────────────┐
-//!          └─► copy in a memory file: check, edit, bind shims ─┴─► rule ─► seal ─► dlopen(NOW, LOCAL)
+//!   bytes ─┬─► SHA-256, perhaps on another thread ─────────────────┐
+//!          └─► copy in a memory file: check, edit, bind shims, seal ─┴─► rule ─► dlopen(NOW, LOCAL)
 //! ```
 //!
-//! Opening a library runs its initialisers, so the digest and the caller's rule are checked before; the copy is
-//! made meanwhile. All but opening may be done ahead ([`Image::prepare`]). A library is never closed: its objects may register themselves with the C library, and closing gains 2 MB at most.
-//! Deliberately absent: a name that is ever used twice. The dynamic linker finds open libraries by name, so
-//! the file descriptor in a name stays open for good too.
+//! Opening a library runs its initialisers, so the digest and the caller's rule are checked before. A library is never
+//! closed: its objects may register themselves with the C library, and closing gains 2 MB at most. Deliberately
+//! absent: a name that is ever used twice. The dynamic linker finds open libraries by name, so the file descriptor
+//! in a name stays open for good too.
 
 use super::elf::Object;
 use super::payload::hex;
@@ -17,7 +17,7 @@ use super::shims;
 use crate::delegate::{DelegateError, NativeCode};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::NonNull;
-use memmap2::{MmapMut, MmapOptions};
+use memmap2::MmapMut;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -44,10 +44,17 @@ unsafe impl Sync for Library {}
 
 /// What a caller knows of code before it is loaded.
 pub(super) struct Code<'a> {
+    /// The bytes.
+    pub(super) bytes: &'a [u8],
     /// The digest that the program states.
     pub(super) digest: Option<[u8; 32]>,
     /// Which code may run.
     pub(super) rule: &'a NativeCode,
+}
+
+/// The SHA-256 of code.
+pub(super) fn digest_of(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
 }
 
 impl Library {
@@ -56,10 +63,11 @@ impl Library {
         LOADED.lock().as_ref()?.get(digest).copied()
     }
 
-    /// The library of this code, loaded now or before. `image` is asked for where the stated digest is not known.
+    /// The library of this code, loaded now or before. `digest` gives what [`digest_of`] does, perhaps sooner.
     pub(super) fn load(
         code: &Code<'_>,
-        image: impl FnOnce() -> Result<Image, DelegateError>,
+        platform: Platform,
+        digest: impl FnOnce() -> [u8; 32],
     ) -> Result<&'static Self, DelegateError> {
         let mut loaded = LOADED.lock();
         let loaded = loaded.get_or_insert_default();
@@ -71,7 +79,12 @@ impl Library {
             permit(code.rule, &digest)?;
             return Ok(library);
         }
-        let Image { digest, edited } = image()?;
+        if code.bytes.len() > CODE_BYTES_MAX {
+            let reason = format!("its code has {} bytes, at most {CODE_BYTES_MAX}", code.bytes.len());
+            return Err(DelegateError::Corrupt { reason });
+        }
+        let edited = edit(code.bytes, platform);
+        let digest = digest();
         if let Some(stated) = code.digest
             && stated != digest
         {
@@ -92,29 +105,6 @@ impl Library {
     pub(super) fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
         // SAFETY: the handle is of an open library; the name ends in NUL.
         NonNull::new(unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) })
-    }
-}
-
-/// Code that is ready to be opened: nothing of it ran.
-pub(super) struct Image {
-    digest: [u8; 32],
-    edited: Result<Private, DelegateError>,
-}
-
-impl Image {
-    /// Works out the digest of code, and copies and edits it meanwhile.
-    pub(super) fn prepare(bytes: &[u8], platform: Platform) -> Result<Self, DelegateError> {
-        if bytes.len() > CODE_BYTES_MAX {
-            let reason = format!("its code has {} bytes, at most {CODE_BYTES_MAX}", bytes.len());
-            return Err(DelegateError::Corrupt { reason });
-        }
-        let hash = || <[u8; 32]>::from(Sha256::digest(bytes));
-        Ok(std::thread::scope(|scope| {
-            let hashing = std::thread::Builder::new().spawn_scoped(scope, hash);
-            let edited = edit(bytes, platform);
-            let hashed = hashing.ok().and_then(|hashing| hashing.join().ok());
-            Self { digest: hashed.unwrap_or_else(hash), edited }
-        }))
     }
 }
 
@@ -220,10 +210,10 @@ impl Private {
             edit(&mut bytes)?;
             return Ok(Self::Bytes(bytes));
         };
-        // Written rather than copied to a mapping: that would fault in page by page.
+        // Written rather than copied to a mapping: only pages that are edited are ever mapped here.
         file.write_all(if code.is_empty() { &[0] } else { code }).map_err(text)?;
         // SAFETY: a file in memory that nobody else has; it is neither cut nor written elsewhere.
-        let mut bytes = unsafe { MmapOptions::new().populate().map_mut(&file) }.map_err(text)?;
+        let mut bytes = unsafe { MmapMut::map_mut(&file) }.map_err(text)?;
         edit(&mut bytes)?;
         drop(bytes);
         seal(&file).map_err(refused)?;
