@@ -12,12 +12,12 @@ mod support;
 #[path = "by_hand/mod.rs"]
 mod by_hand;
 
-use arenite::exec::{Input, LoadOptions, Loader, Method, Output, TensorInput};
+use arenite::exec::{DeviceTensor, Input, LoadOptions, Loader, Method, Output, TensorInput};
 use arenite::program::{Program, ProgramOptions};
 use arenite::space::cuda::{CudaQueue, CudaSpace, Device, PinnedSpace, absence};
 use arenite::space::{Piece, Queue};
 use arenite::tensor::DType;
-use arenite::{Arena, ArenaSet, HostSpace, MemorySpace};
+use arenite::{Arena, ArenaSet, HostSpace, MemorySpace, SpaceId};
 use by_hand::ByHand;
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -162,6 +162,61 @@ fn time_program(hand: &ByHand, folder: &Path, name: &str) {
     );
 }
 
+/// Device tensors in and out on the default stream: given to the device, and waited for.
+fn time_resident(hand: &ByHand, folder: &Path) {
+    if !folder.join("resident_net.pte").exists() {
+        return;
+    }
+    let (space, set) = (SpaceId::cuda(0), arenas());
+    let program = Arc::new(Program::open(folder.join("resident_net.pte"), &ProgramOptions::new()).unwrap());
+    let host = Inputs::read(folder, "resident_net", &program);
+    let mut method = Loader::new(program, LoadOptions::new(set.clone())).load("forward").unwrap();
+    let tensors: Vec<DeviceTensor> = host
+        .data
+        .iter()
+        .map(|data| DeviceTensor::upload(&set, space, (data.dtype, &data.sizes), &data.bytes).unwrap())
+        .collect();
+    let mut time = |waits: bool| {
+        let mut times: Vec<Duration> = (0..RUNS)
+            .map(|_| {
+                let start = Instant::now();
+                let inputs: Vec<Input<'_>> = tensors
+                    .iter()
+                    .zip(&host.strides)
+                    .map(|(tensor, strides)| {
+                        // SAFETY: device memory that the tensor keeps, row-major.
+                        Input::Tensor(unsafe {
+                            TensorInput::new(
+                                tensor.address().as_ptr(),
+                                tensor.dtype(),
+                                tensor.sizes(),
+                                strides,
+                                space,
+                            )
+                        })
+                    })
+                    .collect();
+                // SAFETY: the default stream; the inputs outlive the work.
+                let mut outputs = unsafe { method.execute_on(Some(0), &inputs) }.unwrap();
+                let output = outputs.take_device(0).unwrap();
+                drop(outputs);
+                if waits {
+                    hand.wait_for_default_stream();
+                }
+                drop(output);
+                start.elapsed()
+            })
+            .collect();
+        hand.wait_for_default_stream();
+        median(&mut times)
+    };
+    println!(
+        "ok rust_resident_net left on the stream {:.1} us, waited for {:.1} us",
+        time(false),
+        time(true)
+    );
+}
+
 /// The seed's function without this crate: what is to be compared with `rust_seed_net`.
 fn time_by_hand(hand: &ByHand) {
     for (name, mapped) in [("staged", false), ("mapped", true)] {
@@ -291,6 +346,7 @@ fn main() {
         for name in PROGRAMS {
             time_program(&hand, Path::new(&folder), name);
         }
+        time_resident(&hand, Path::new(&folder));
     } else {
         println!("no programs measured: ARENITE_CUDA_PROGRAMS names no folder");
     }

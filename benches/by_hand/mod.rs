@@ -111,6 +111,13 @@ impl ByHand {
         done(unsafe { sys::cuStreamSynchronize(self.stream) });
     }
 
+    /// Waits for the default stream.
+    #[expect(clippy::unused_self, reason = "the context is current once this exists")]
+    pub fn wait_for_default_stream(&self) {
+        // SAFETY: the default stream is always there.
+        done(unsafe { sys::cuStreamSynchronize(null_mut()) });
+    }
+
     fn graph(&self, mapped: bool) -> CUgraphExec {
         let (mut graph, mut executable) = (null_mut(), null_mut());
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;

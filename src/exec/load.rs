@@ -61,8 +61,8 @@ pub struct LoadOptions {
     pub max_planned_bytes: usize,
     /// Which memory plan methods are loaded with.
     pub replan: Replan,
-    /// The most bytes that a tensor may have to lie in pinned memory, where a device reads or writes it over
-    /// the bus, instead of being copied to or from it.
+    /// The most bytes that an output may have to lie in pinned memory, where a device writes it over the bus, instead
+    /// of being copied from it; an input, which may be read several times, may have a quarter of that.
     pub max_mapped_bytes: usize,
     /// The runs after which device work is recorded as a graph by itself, where it can be, and later runs between
     /// host memory launch the record; `None`: only where [`Method::capture`] asks for it.

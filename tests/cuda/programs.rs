@@ -2,7 +2,7 @@
 
 use super::support::kernel::Data;
 use super::support::npz;
-use arenite::exec::{CAPTURE_AFTER, Input, LoadOptions, Loader, Method, Output, TensorInput};
+use arenite::exec::{CAPTURE_AFTER, DeviceTensor, Input, LoadOptions, Loader, Method, Output, TensorInput};
 use arenite::program::{Program, ProgramOptions};
 use arenite::space::cuda::{CudaSpace, PinnedSpace};
 use arenite::tensor::DType;
@@ -230,9 +230,38 @@ fn state_stays_from_call_to_call() {
 #[ignore = "needs a GPU"]
 fn device_memory_goes_in_and_comes_out_without_the_host() {
     let _tidy = Tidy;
-    let Some((program, _)) = open("resident_net") else { return };
-    let method = load(&program, "forward");
-    println!("{}", method.memory_report());
+    let Some((program, arrays)) = open("resident_net") else { return };
+    let arenas = arenas();
+    let mut method = Loader::new(program, LoadOptions::new(arenas.clone())).load("forward").unwrap();
+    let space = SpaceId::cuda(0);
+    let inputs = ["forward.in0", "forward.in1"].map(|name| {
+        let data = &arrays[name];
+        DeviceTensor::upload(&arenas, space, (data.dtype, &data.sizes), &data.bytes).unwrap()
+    });
+    let strides = [64, 4];
+    for stream in [None, Some(0), Some(2)] {
+        for run in 0..5 {
+            let list = inputs.each_ref().map(|tensor| {
+                // SAFETY: device memory that the tensor keeps, row-major.
+                Input::Tensor(unsafe {
+                    TensorInput::new(
+                        tensor.address().as_ptr(),
+                        tensor.dtype(),
+                        tensor.sizes(),
+                        &strides,
+                        space,
+                    )
+                })
+            });
+            // SAFETY: the method's stream or a default one; the inputs, waited for, outlive the work.
+            let mut outputs = unsafe { method.execute_on(stream, &list) }.unwrap();
+            let output = outputs.take_device(0).unwrap().unwrap();
+            drop(outputs);
+            let mut bytes = vec![0; output.size_bytes()];
+            output.download(&mut bytes).unwrap();
+            assert_eq!(bytes, arrays["forward.out0"].bytes, "stream {stream:?}, run {run}");
+        }
+    }
 }
 
 #[test]

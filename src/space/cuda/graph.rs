@@ -89,7 +89,8 @@ impl CudaQueue {
             self.settle()?;
         }
         let Some(known) = self.graphs.get(&graph.0) else { return Ok(()) };
-        for (slot, piece) in known.recording.uploads.iter().zip(uploads) {
+        let elsewhere = |(slot, piece): &(&Slot, &Piece)| slot.staged != piece.source;
+        for (slot, piece) in known.recording.uploads.iter().zip(uploads).filter(elsewhere) {
             // SAFETY: the source is readable, by the caller; the slot has just this size (compared above), and
             // no copy from it is going on: the last replay was waited for.
             unsafe { slot.staged.copy_from(piece.source, piece.size_bytes) };

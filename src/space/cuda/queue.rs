@@ -310,6 +310,9 @@ impl CudaQueue {
             recording.uploads[index] = Slot { staged: target, device: target, size_bytes };
             return Ok(());
         }
+        if target == source {
+            return Ok(());
+        }
         if !self.busy.get() {
             // SAFETY: both are host ranges of this size, by the contract of `upload`; no work is going on that
             // could read the target; they may be one.
@@ -521,8 +524,11 @@ impl Queue for CudaQueue {
         if waited.is_ok() {
             for arrival in &self.arrivals {
                 let Arrival { staged, target, size_bytes } = *arrival;
+                if staged == target {
+                    continue;
+                }
                 // SAFETY: the copy into the staging is done; the target is writable, by the contract of
-                // `download`; they may be one.
+                // `download`; they are apart or overlap.
                 unsafe { target.copy_from(staged, size_bytes) };
             }
         }
