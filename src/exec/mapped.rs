@@ -6,10 +6,11 @@
 //!   └────── one place ──┘               └────── one place ─────┘
 //! ```
 //!
-//! A copy of 256 bytes takes longer to start than the device takes to read them over the bus. Tensors that
-//! only an upload writes, or only a download reads, and that are small, are therefore bound to pinned memory;
-//! their place in the plan stays empty. Where nothing else uses the other end of the copy, it is bound to the same
-//! bytes, and the copy is none. Deliberately absent: larger tensors, and those that a device keeps.
+//! A copy of 256 bytes takes longer to start than the device takes to read them over the bus, even several times:
+//! kernels inside a delegate may use its inputs and outputs as often as they like. Tensors that only an upload
+//! writes, or only a download reads, and that are small, are therefore bound to pinned memory; their place in the
+//! plan stays empty. Where nothing else uses the other end of the copy, it is bound to the same bytes, and the copy is
+//! none. Deliberately absent: larger tensors, and those that a device keeps.
 
 use super::holdings::{Carved, Holdings, Want};
 use super::load::LoadOptions;
@@ -55,11 +56,6 @@ impl Mapped {
     }
 }
 
-/// An input may be read by several kernels, each time over the bus; so it may have only one part in so many of the
-/// bytes of an output, which is written once. Measured on an H200: 64 KiB that 18 kernels read cost 14 us more than
-/// their copy, 16 KiB travel as fast either way.
-const INPUT_SHARE: usize = 4;
-
 /// A tensor that crosses the bus.
 struct Crossing {
     tensor: usize,
@@ -94,7 +90,7 @@ impl Uses {
     }
 }
 
-/// The tensors of a plan that are read or written once across the bus and have at most `max_bytes`. `buffers` are the
+/// The tensors of a plan that are sent or fetched once across the bus and have at most `max_bytes`. `buffers` are the
 /// plan's, with their spaces.
 fn candidates(plan: &MethodPlan, buffers: &[(SpaceId, usize)], max_bytes: usize) -> Vec<Crossing> {
     if max_bytes == 0 || buffers.iter().all(|(space, _)| space.name() != "cuda") {
@@ -117,13 +113,13 @@ fn candidates(plan: &MethodPlan, buffers: &[(SpaceId, usize)], max_bytes: usize)
         let space = space_of(spec).filter(|space| space.name() == "cuda")?;
         let (own, size_bytes) = (uses[tensor], spec.size_bytes);
         let once = own.others + own.host_ends + own.inputs + own.outputs == 0;
-        let (end, most_bytes) = match (own.uploads, own.downloads) {
-            (1, 0) => (own.uploaded_from, max_bytes / INPUT_SHARE),
-            (0, 1) => (own.downloaded_to, max_bytes),
+        let end = match (own.uploads, own.downloads) {
+            (1, 0) => own.uploaded_from,
+            (0, 1) => own.downloaded_to,
             _ => return None,
         };
         let end = Some(end).filter(|&end| is_end(end, size_bytes));
-        (once && size_bytes <= most_bytes).then_some(Crossing { tensor, space, end })
+        (once && size_bytes <= max_bytes).then_some(Crossing { tensor, space, end })
     };
     plan.tensors.iter().enumerate().filter_map(crossing).collect()
 }
