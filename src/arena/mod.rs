@@ -34,6 +34,7 @@ mod names;
 mod scope;
 mod set;
 mod shared;
+mod slices;
 mod stats;
 mod typed;
 
