@@ -3,6 +3,8 @@
 //! `cargo xtask peers alloc` prints the tables of `benches/README.md`: the least time of many short rounds, in
 //! nanoseconds an operation, and our ratio to the best peer. Answers are checked before anything is timed.
 //!
+//! A word after `--` measures only the rows that have it in their name: `cargo bench --bench peers -- W5`.
+//!
 //! Deliberately absent: a verdict by the clock. `benches/counts.rs` has counts that do not depend on the machine.
 
 #![allow(missing_docs, reason = "a program that measures")]
@@ -16,8 +18,10 @@ use core::hint::black_box;
 use std::time::Instant;
 
 /// Rounds, and how long one is about, in nanoseconds.
-const ROUNDS: usize = 60;
+const ROUNDS: usize = 200;
 const ROUND_NS: f64 = 150_000.0;
+/// Rounds before those that count.
+const WARM: usize = 4;
 
 /// One side of a row: does the work once and says how many operations that was.
 type Side<'a> = Box<dyn FnMut() -> usize + 'a>;
@@ -26,7 +30,7 @@ type Side<'a> = Box<dyn FnMut() -> usize + 'a>;
 fn measure(sides: &mut [Option<Side<'_>>]) -> Vec<Option<f64>> {
     let mut repeats = vec![1_usize; sides.len()];
     let mut least: Vec<Option<f64>> = vec![None; sides.len()];
-    for round in 0..=ROUNDS {
+    for round in 0..ROUNDS + WARM {
         for (index, side) in sides.iter_mut().enumerate() {
             let Some(side) = side else { continue };
             let start = Instant::now();
@@ -35,8 +39,8 @@ fn measure(sides: &mut [Option<Side<'_>>]) -> Vec<Option<f64>> {
                 operations += side();
             }
             let ns = start.elapsed().as_nanos() as f64;
-            if round == 0 {
-                // The first one warms up and says how often a round repeats.
+            if round < WARM {
+                // The last of these says how often a round repeats.
                 repeats[index] = ((ROUND_NS / ns.max(1.0)) as usize).clamp(1, 10_000);
                 continue;
             }
@@ -53,6 +57,9 @@ fn show(ns: Option<f64>) -> String {
 
 /// One row of the first table.
 fn row(name: &str, mut sides: [Option<Side<'_>>; 4]) {
+    if !is_wanted(name) {
+        return;
+    }
     let least = measure(&mut sides);
     let best = least[1..].iter().flatten().copied().fold(f64::INFINITY, f64::min);
     let ratio =
@@ -63,8 +70,17 @@ fn row(name: &str, mut sides: [Option<Side<'_>>; 4]) {
 
 /// One row of the second table.
 fn own(name: &str, published: &str, side: Side<'_>) {
+    if !is_wanted(name) {
+        return;
+    }
     let least = measure(&mut [Some(side)]);
     println!("| {name} | {} | {published} |", show(least[0]));
+}
+
+/// Whether a row is asked for.
+fn is_wanted(name: &str) -> bool {
+    let mut words = std::env::args().skip(1).filter(|word| !word.starts_with("--")).peekable();
+    words.peek().is_none() || words.any(|word| name.contains(&word))
 }
 
 fn layout(size: usize, align: usize) -> Layout {
@@ -230,6 +246,9 @@ fn orders() {
 
 /// W13: the first touch of 64 MiB.
 fn first_touch() {
+    if !is_wanted("W13") {
+        return;
+    }
     println!("\n| W13 first write of 4 KiB pages of fresh 64 MiB | ns a page |\n|---|---:|");
     for (name, space) in [
         ("plain pages", HostSpace::new()),

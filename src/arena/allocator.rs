@@ -2,6 +2,7 @@
 //!
 //! Deliberately absent: freeing in any order. A block that is freed or grown serves again only if it is the last.
 
+use super::bump::depth;
 use super::{Arena, Scope};
 use crate::space::HostAccessible;
 use allocator_api2::alloc::{AllocError, Allocator};
@@ -13,7 +14,11 @@ impl<S: HostAccessible> Arena<S> {
     #[inline]
     fn is_last(&self, address: NonNull<u8>, size_bytes: usize) -> bool {
         let start = address.addr();
-        start.get() + size_bytes == self.cursor.get() && size_bytes > 0 && start >= self.base.get().addr()
+        start.get() + size_bytes == depth(self.depth.get())
+            && size_bytes > 0
+            && start >= self.base.get().addr()
+            // There the last byte may be given out (C4).
+            && self.depth.get() != self.end.get()
     }
 
     /// Moves the end of the last block, at `address`, to be `size_bytes` after its start; false where that is
@@ -21,12 +26,15 @@ impl<S: HostAccessible> Arena<S> {
     #[inline]
     fn resize_last(&self, address: NonNull<u8>, size_bytes: usize) -> bool {
         // A layout's size and an address of this arena do not wrap (`ADDRESS_MAX`).
-        let next = address.addr().get() + size_bytes;
-        if next > self.end.get() {
+        let next = depth(address.addr().get() + size_bytes);
+        if next < self.end.get() {
             return false;
         }
-        self.high.set(self.high.get().max(self.cursor.get()));
-        self.cursor.set(next);
+        if next > self.depth.get() {
+            self.rewind_to(next);
+        } else {
+            self.depth.set(next);
+        }
         true
     }
 

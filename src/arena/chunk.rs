@@ -11,16 +11,20 @@
 //! * **C1** Every chunk's block came from `reserve` (where `is_reserved`) or `allocate` of the arena's space
 //!   and was not given back.
 //! * **C2** The first `committed_bytes` of a chunk, at most its size, are memory; of an exact block, all are.
-//! * **C3** A chunk's last address is at most `ADDRESS_MAX`.
-//! * **C4** Where the space gives zeroes, bytes of a chunk from `dirty_bytes` on read as zero.
+//! * **C3** A chunk starts at 2 or later and ends before `ADDRESS_MAX`.
+//! * **C4** Of a chunk that others may follow, the cursor never stands at the end: where its last byte is given out,
+//!   it stands one before. So a cursor tells its chunk, also where two of them touch.
+//! * **C5** Where the space gives zeroes, bytes of a chunk from `dirty_bytes` on read as zero.
 
-use super::bump::{ADDRESS_MAX, place};
+use super::bump::{ADDRESS_MAX, depth, place};
 use crate::align::checked_align_up;
 use crate::space::{AllocError, AllocErrorKind, Block, MemorySpace};
 use core::alloc::Layout;
 
 /// The first memory an arena takes, and the least it grows by, in bytes.
 const STEP_BYTES_MIN: usize = 64 << 10;
+/// The least that the first chunk is, where it is an exact block and the arena may stay small, in bytes.
+const FIRST_BYTES_MIN: usize = 1 << 10;
 /// The least that a chunk of exact blocks is, in bytes: blocks of a few bytes are not asked for one by one.
 const EXACT_BYTES_MIN: usize = 4 << 10;
 
@@ -31,6 +35,8 @@ pub(super) enum Growth {
     Reserve(usize),
     /// By exact blocks.
     Chunks,
+    /// By exact blocks of just what is asked for.
+    Exact,
     /// Not at all.
     Fixed,
 }
@@ -45,6 +51,8 @@ pub(super) struct Chunk {
     /// In use when the arena went on to a later chunk.
     pub(super) left_bytes: usize,
     is_reserved: bool,
+    /// Whether no other chunk follows.
+    is_sole: bool,
 }
 
 impl Chunk {
@@ -53,39 +61,110 @@ impl Chunk {
         self.block.address().addr().get()
     }
 
-    /// The address after its last committed byte.
-    pub(super) fn end(&self) -> usize {
-        self.base() + self.committed_bytes
+    /// How many of its bytes the cursor may stand after (C4).
+    pub(super) fn reach_bytes(&self) -> usize {
+        if self.is_sole {
+            self.committed_bytes
+        } else {
+            self.committed_bytes.min(self.block.size_bytes().saturating_sub(1))
+        }
     }
 
-    /// How many bytes from its start on a block for `layout` needs, placed at the cursor or later.
-    fn needed_bytes(&self, cursor: usize, layout: Layout) -> usize {
-        place(cursor, layout).next - self.base()
+    /// The bytes before the cursor, which stands `offset_bytes` after the start: the last byte is counted where it
+    /// may have been given out.
+    pub(super) fn bytes_at(&self, offset_bytes: usize) -> usize {
+        if offset_bytes == self.reach_bytes() { self.committed_bytes } else { offset_bytes }
+    }
+
+    /// How many bytes from its start on a block for `layout` needs, placed after the first `used_bytes`.
+    fn needed_bytes(&self, used_bytes: usize, layout: Layout) -> usize {
+        depth(place(depth(self.base() + used_bytes), layout).next) - self.base()
     }
 
     /// Whether it can hold the block, by growing in place if need be.
-    fn can_hold(&self, cursor: usize, layout: Layout) -> bool {
-        let limit = if self.is_reserved { self.block.size_bytes() } else { self.committed_bytes };
-        self.needed_bytes(cursor, layout) <= limit
+    fn can_hold(&self, used_bytes: usize, layout: Layout) -> bool {
+        let limit_bytes = if self.is_reserved { self.block.size_bytes() } else { self.committed_bytes };
+        self.needed_bytes(used_bytes, layout) <= limit_bytes
     }
 }
 
 /// The chunks of one arena, in the order they were taken; `current` is the one the cursor is in.
 #[derive(Debug)]
 pub(super) struct Chunks {
-    pub(super) list: Vec<Chunk>,
+    pub(super) list: List,
     pub(super) current: usize,
     pub(super) growth: Growth,
+    /// The sum of what the chunks have committed.
+    capacity_bytes: usize,
+}
+
+/// Chunks in order. The first one lies in the arena itself: an arena of one chunk needs no list on the heap.
+#[derive(Debug)]
+pub(super) struct List {
+    first: Option<Chunk>,
+    /// Empty where there is no first.
+    rest: Vec<Chunk>,
+}
+
+impl List {
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.len()
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<&Chunk> {
+        if index == 0 { self.first.as_ref() } else { self.rest.get(index - 1) }
+    }
+
+    fn get_mut(&mut self, index: usize) -> Option<&mut Chunk> {
+        if index == 0 { self.first.as_mut() } else { self.rest.get_mut(index - 1) }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Chunk> {
+        self.first.iter().chain(&self.rest)
+    }
+
+    fn push(&mut self, chunk: Chunk) {
+        if self.first.is_none() {
+            self.first = Some(chunk);
+        } else {
+            self.rest.push(chunk);
+        }
+    }
+
+    fn pop(&mut self) -> Option<Chunk> {
+        self.rest.pop().or_else(|| self.first.take())
+    }
 }
 
 impl Chunks {
     pub(super) const fn new(growth: Growth) -> Self {
-        Self { list: Vec::new(), current: 0, growth }
+        Self { list: List { first: None, rest: Vec::new() }, current: 0, growth, capacity_bytes: 0 }
+    }
+
+    /// The chunk in which a cursor of this depth stood, and how many of its bytes were given out; none for one from
+    /// before all chunks.
+    pub(super) fn place_of(&self, cursor: usize) -> Option<(usize, usize)> {
+        let address = depth(cursor);
+        self.list.iter().enumerate().find_map(|(index, chunk)| {
+            let offset_bytes = address.checked_sub(chunk.base())?;
+            (offset_bytes <= chunk.reach_bytes()).then(|| (index, chunk.bytes_at(offset_bytes)))
+        })
+    }
+
+    fn push(&mut self, chunk: Chunk) {
+        self.capacity_bytes += chunk.committed_bytes;
+        self.list.push(chunk);
+    }
+
+    fn pop(&mut self) -> Option<Chunk> {
+        let chunk = self.list.pop()?;
+        self.capacity_bytes -= chunk.committed_bytes;
+        Some(chunk)
     }
 
     /// Memory held, in bytes.
     pub(super) fn capacity_bytes(&self) -> usize {
-        self.list.iter().map(|chunk| chunk.committed_bytes).sum()
+        self.capacity_bytes
     }
 
     /// Addresses held, in bytes.
@@ -98,22 +177,44 @@ impl Chunks {
         self.list.get_mut(self.current)
     }
 
-    /// Makes room for `layout`: in the current chunk at `cursor`, in a later one at its start, or in a
-    /// new one. The chunk with the room is current afterwards.
+    /// The quick way to the first chunk, of exact blocks and small, where there is none yet; `None` where another is
+    /// needed.
+    #[inline(always)]
+    pub(super) fn start(&mut self, space: &impl MemorySpace, layout: Layout) -> Option<&Chunk> {
+        let align = space.base_align();
+        let size_bytes = first_bytes(space);
+        let is_usual = matches!(self.growth, Growth::Reserve(_)) && space.as_reserve().is_none();
+        let fits = layout.size() < size_bytes && layout.align() <= align;
+        let (true, true, Ok(first)) = (is_usual, fits, Layout::from_size_align(size_bytes, align)) else {
+            return None;
+        };
+        let chunk = adopt(space, space.allocate(first).ok()?, false, false)?;
+        self.capacity_bytes = size_bytes;
+        Some(self.list.first.insert(chunk))
+    }
+
+    /// Whether the last byte of the current chunk is there, beyond where the cursor stands (C4).
+    pub(super) fn has_last_byte(&self) -> bool {
+        self.list.get(self.current).is_some_and(|chunk| chunk.reach_bytes() < chunk.committed_bytes)
+    }
+
+    /// Makes room for `layout`: in the current chunk after its first `used_bytes`, in a later one at its start, or
+    /// in a new one. The chunk with the room is current afterwards.
     pub(super) fn make_room(
         &mut self,
         space: &impl MemorySpace,
-        cursor: usize,
+        used_bytes: usize,
         layout: Layout,
     ) -> Result<(), AllocError> {
         let from = self.current;
         let mut failure = None;
         for index in from..self.list.len() {
-            let cursor = if index == from { cursor } else { self.list[index].base() };
-            if !self.list[index].can_hold(cursor, layout) {
+            let Some(chunk) = self.list.get(index) else { break };
+            let used_bytes = if index == from { used_bytes } else { 0 };
+            if !chunk.can_hold(used_bytes, layout) {
                 continue;
             }
-            match self.commit_for(space, index, cursor, layout) {
+            match self.commit_for(space, index, used_bytes, layout) {
                 Ok(()) => {
                     self.enter(index);
                     return Ok(());
@@ -126,11 +227,12 @@ impl Chunks {
             return Err(error);
         }
         let chunk = self.take(space, layout)?;
-        self.list.push(chunk);
+        let is_reserved = chunk.is_reserved;
+        self.push(chunk);
         let index = self.list.len() - 1;
-        let cursor = self.list[index].base();
-        if let Err(error) = self.commit_for(space, index, cursor, layout) {
-            if let Some(chunk) = self.list.pop() {
+        // An exact chunk has all its memory.
+        if is_reserved && let Err(error) = self.commit_for(space, index, 0, layout) {
+            if let Some(chunk) = self.pop() {
                 give_back(space, &chunk);
             }
             return Err(error);
@@ -141,8 +243,10 @@ impl Chunks {
 
     /// Makes a later chunk current; those passed over are left empty.
     fn enter(&mut self, index: usize) {
-        for chunk in &mut self.list[self.current + 1..=index.max(self.current)] {
-            chunk.left_bytes = 0;
+        for passed in self.current + 1..=index {
+            if let Some(chunk) = self.list.get_mut(passed) {
+                chunk.left_bytes = 0;
+            }
         }
         self.current = index;
     }
@@ -152,18 +256,18 @@ impl Chunks {
         &mut self,
         space: &impl MemorySpace,
         index: usize,
-        cursor: usize,
+        used_bytes: usize,
         layout: Layout,
     ) -> Result<(), AllocError> {
         let capacity_bytes = self.capacity_bytes();
         let fixed = self.growth == Growth::Fixed;
-        let chunk = &mut self.list[index];
-        let needed_bytes = chunk.needed_bytes(cursor, layout);
+        // An error is large: it is made where it is needed.
+        let never_fits = || AllocError::new(space.id(), layout, AllocErrorKind::NeverFits);
+        let chunk = self.list.get_mut(index).ok_or_else(never_fits)?;
+        let needed_bytes = chunk.needed_bytes(used_bytes, layout);
         if needed_bytes <= chunk.committed_bytes {
             return Ok(());
         }
-        // An error is large: it is made where it is needed.
-        let never_fits = || AllocError::new(space.id(), layout, AllocErrorKind::NeverFits);
         let reserve = space.as_reserve().ok_or_else(never_fits)?;
         let unit = reserve.granularity_bytes();
         let least_bytes = checked_align_up(needed_bytes, unit).ok_or_else(never_fits)?;
@@ -182,6 +286,7 @@ impl Chunks {
             let result = unsafe { reserve.commit(chunk.block, range) };
             match result {
                 Ok(()) => {
+                    self.capacity_bytes += target_bytes - chunk.committed_bytes;
                     chunk.committed_bytes = target_bytes;
                     return Ok(());
                 }
@@ -203,31 +308,35 @@ impl Chunks {
             let size_bytes = padded_bytes.saturating_mul(2).max(reserve_bytes).max(self.reserved_bytes());
             for size_bytes in [size_bytes, padded_bytes] {
                 if let Ok(block) = reserve.reserve(size_bytes)
-                    && let Some(chunk) = adopt(space, block, true)
+                    && let Some(chunk) = adopt(space, block, true, false)
                 {
                     return Ok(chunk);
                 }
             }
         }
-        if self.growth == Growth::Fixed && !self.list.is_empty() {
+        if self.growth == Growth::Fixed && self.list.len() > 0 {
             let fits_empty = layout.size() <= capacity_bytes;
             let kind = if fits_empty { AllocErrorKind::NotNow } else { AllocErrorKind::NeverFits };
             return Err(refused(kind));
         }
         let step_bytes = match self.growth {
-            Growth::Fixed => 0,
+            Growth::Fixed | Growth::Exact => 0,
             Growth::Chunks => EXACT_BYTES_MIN.max(capacity_bytes / 8),
-            // A small arena stays small; it doubles until that would be noticed.
-            Growth::Reserve(_) => {
-                (64 * space.base_align()).max(capacity_bytes).min(STEP_BYTES_MIN).max(capacity_bytes / 8)
+            // A small arena stays small; it grows fourfold until that would be noticed.
+            Growth::Reserve(_) if capacity_bytes < STEP_BYTES_MIN => {
+                (capacity_bytes * 3).clamp(first_bytes(space), STEP_BYTES_MIN)
             }
+            Growth::Reserve(_) => STEP_BYTES_MIN + capacity_bytes / 8,
         };
         let align = layout.align().max(space.base_align());
-        for size_bytes in [step_bytes.max(layout.size()), layout.size()] {
+        let is_sole = self.growth == Growth::Fixed;
+        // Of one byte, a chunk that others may follow would have no place for the cursor but its start (C4).
+        let least_bytes = layout.size().max(if is_sole { 1 } else { 2 });
+        for size_bytes in [step_bytes.max(least_bytes), least_bytes] {
             let exact = Layout::from_size_align(size_bytes, align).map_err(|_| never_fits())?;
             match space.allocate(exact) {
-                Ok(block) => return adopt(space, block, false).ok_or_else(never_fits),
-                Err(error) if size_bytes == layout.size() => return Err(error),
+                Ok(block) => return adopt(space, block, false, is_sole).ok_or_else(never_fits),
+                Err(error) if size_bytes == least_bytes => return Err(error),
                 Err(_) => {}
             }
         }
@@ -235,23 +344,24 @@ impl Chunks {
     }
 
     /// Gives back memory until no more than `keep_bytes`, or what is in use, is held.
-    pub(super) fn trim(&mut self, space: &impl MemorySpace, cursor: usize, keep_bytes: usize) {
+    pub(super) fn trim(&mut self, space: &impl MemorySpace, used_bytes: usize, keep_bytes: usize) {
         let mut surplus_bytes = self.capacity_bytes().saturating_sub(keep_bytes);
         while self.list.len() > self.current + 1 {
             let index = self.list.len() - 1;
-            if self.list[index].committed_bytes > surplus_bytes {
+            let Some(committed_bytes) = self.list.get(index).map(|chunk| chunk.committed_bytes) else {
+                break;
+            };
+            if committed_bytes > surplus_bytes {
                 surplus_bytes -= self.shrink(space, index, 0, surplus_bytes);
                 break;
             }
-            surplus_bytes -= self.list[index].committed_bytes;
-            if let Some(chunk) = self.list.pop() {
+            surplus_bytes -= committed_bytes;
+            if let Some(chunk) = self.pop() {
                 give_back(space, &chunk);
             }
         }
-        let Some(base) = self.current().map(|chunk| chunk.base()) else { return };
-        let used_bytes = cursor - base;
         if self.current == 0 && used_bytes == 0 && self.list.len() == 1 && keep_bytes == 0 {
-            if let Some(chunk) = self.list.pop() {
+            if let Some(chunk) = self.pop() {
                 give_back(space, &chunk);
             }
             return;
@@ -267,7 +377,7 @@ impl Chunks {
         used_bytes: usize,
         surplus_bytes: usize,
     ) -> usize {
-        let chunk = &mut self.list[index];
+        let Some(chunk) = self.list.get_mut(index) else { return 0 };
         let (true, Some(reserve)) = (chunk.is_reserved, space.as_reserve()) else { return 0 };
         let least_bytes = used_bytes.max(chunk.committed_bytes.saturating_sub(surplus_bytes));
         let Some(target_bytes) = checked_align_up(least_bytes, reserve.granularity_bytes()) else { return 0 };
@@ -275,6 +385,7 @@ impl Chunks {
             return 0;
         }
         let given_bytes = chunk.committed_bytes - target_bytes;
+        self.capacity_bytes -= given_bytes;
         // SAFETY:
         // * C1 and C2: the region is live and committed up to `committed_bytes`;
         // * nothing is in use from `used_bytes` on, and `target_bytes` is at least that, a multiple of the unit.
@@ -286,30 +397,47 @@ impl Chunks {
         given_bytes
     }
 
-    /// Gives every chunk back. Nothing uses them any more.
+    /// Gives every chunk back. Nothing uses them any more, nor these books.
+    #[inline]
     pub(super) fn clear(&mut self, space: &impl MemorySpace) {
-        while let Some(chunk) = self.list.pop() {
+        if !self.list.rest.is_empty() {
+            self.clear_rest(space);
+        }
+        if let Some(chunk) = self.list.first.take() {
             give_back(space, &chunk);
         }
-        self.current = 0;
+    }
+
+    #[inline(never)]
+    fn clear_rest(&mut self, space: &impl MemorySpace) {
+        while let Some(chunk) = self.list.rest.pop() {
+            give_back(space, &chunk);
+        }
     }
 }
 
-/// Makes a chunk of a fresh block; one that lies too high is given back.
-fn adopt(space: &impl MemorySpace, block: Block, is_reserved: bool) -> Option<Chunk> {
+/// What the first chunk of exact blocks is, in bytes.
+#[inline]
+fn first_bytes(space: &impl MemorySpace) -> usize {
+    (16 * space.base_align()).clamp(FIRST_BYTES_MIN, STEP_BYTES_MIN)
+}
+
+/// Makes a chunk of a fresh block; one that lies out of reach is given back.
+#[inline]
+fn adopt(space: &impl MemorySpace, block: Block, is_reserved: bool, is_sole: bool) -> Option<Chunk> {
     let committed_bytes = if is_reserved { 0 } else { block.size_bytes() };
     let dirty_bytes = if space.gives_zeroed() { 0 } else { block.size_bytes() };
-    let chunk = Chunk { block, committed_bytes, dirty_bytes, left_bytes: 0, is_reserved };
-    match chunk.base().checked_add(block.size_bytes()) {
-        Some(end) if end <= ADDRESS_MAX => Some(chunk),
-        _ => {
-            give_back(space, &chunk);
-            None
-        }
+    let chunk = Chunk { block, committed_bytes, dirty_bytes, left_bytes: 0, is_reserved, is_sole };
+    let bases = 2..ADDRESS_MAX.saturating_sub(block.size_bytes());
+    if bases.contains(&chunk.base()) {
+        return Some(chunk);
     }
+    give_back(space, &chunk);
+    None
 }
 
 /// Gives a chunk back. The caller has removed it from its list, and nothing uses its bytes.
+#[inline]
 fn give_back(space: &impl MemorySpace, chunk: &Chunk) {
     match (chunk.is_reserved, space.as_reserve()) {
         // SAFETY: C1: the region came from `reserve` and was not released; C2: so much is committed.

@@ -7,7 +7,10 @@
 //! Deliberately absent: limits. A set has its own.
 
 use crate::space::SpaceId;
+#[cfg(not(loom))]
 use core::sync::atomic::{AtomicUsize, Ordering};
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -48,17 +51,13 @@ impl Meter {
 
     /// What is taken of a space by all sets together.
     pub fn usage(&self, id: SpaceId) -> Usage {
-        let gauge = self.gauge(id);
-        // The peak last: it is never below a current figure read before it.
-        let current_bytes = gauge.current_bytes.load(Ordering::Relaxed);
-        let peak_bytes = gauge.peak_bytes.load(Ordering::Relaxed).max(current_bytes);
-        Usage { current_bytes, peak_bytes }
+        self.gauge(id).usage()
     }
 
     /// Starts every peak anew from what is taken now.
     pub fn reset_peak(&self) {
         for (_, gauge) in &*self.0.lock() {
-            gauge.peak_bytes.store(gauge.current_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
+            gauge.reset_peak();
         }
     }
 
@@ -88,10 +87,69 @@ impl Gauge {
 
     /// Counts what is claimed now.
     pub(super) fn settle(&self) {
-        self.peak_bytes.fetch_max(self.current_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.peak_bytes.fetch_max(self.current_bytes.load(Ordering::Relaxed), Ordering::Release);
     }
 
     pub(super) fn unclaim(&self, bytes: usize) {
         self.current_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn usage(&self) -> Usage {
+        // The peak last: it is never below a current figure read before it.
+        let current_bytes = self.current_bytes.load(Ordering::Relaxed);
+        let peak_bytes = self.peak_bytes.load(Ordering::Relaxed).max(current_bytes);
+        Usage { current_bytes, peak_bytes }
+    }
+
+    fn reset_peak(&self) {
+        self.peak_bytes.swap(self.current_bytes.load(Ordering::Relaxed), Ordering::Acquire);
+        // A claim that was counted before the exchange, and read after, is seen now; later ones count themselves.
+        self.peak_bytes.fetch_max(self.current_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// `RUSTFLAGS="--cfg loom" cargo test --release --no-default-features --lib every_order`
+#[cfg(all(test, loom))]
+mod every_order {
+    use super::*;
+
+    #[test]
+    fn a_peak_is_never_below_what_is_held_nor_above_what_was() {
+        loom::model(|| {
+            let gauge = loom::sync::Arc::new(Gauge::default());
+            let take = |gauge: &Gauge, bytes: usize| {
+                gauge.claim(bytes);
+                gauge.settle();
+                assert!((bytes..=5).contains(&gauge.usage().peak_bytes));
+                gauge.unclaim(bytes);
+            };
+            let other = {
+                let gauge = loom::sync::Arc::clone(&gauge);
+                loom::thread::spawn(move || take(&gauge, 2))
+            };
+            take(&gauge, 3);
+            other.join().unwrap();
+            let usage = gauge.usage();
+            assert!(usage.current_bytes == 0 && (3..=5).contains(&usage.peak_bytes));
+        });
+    }
+
+    #[test]
+    fn a_peak_that_starts_anew_keeps_what_is_held() {
+        loom::model(|| {
+            let gauge = loom::sync::Arc::new(Gauge::default());
+            let other = {
+                let gauge = loom::sync::Arc::clone(&gauge);
+                loom::thread::spawn(move || {
+                    gauge.claim(2);
+                    gauge.settle();
+                })
+            };
+            gauge.reset_peak();
+            other.join().unwrap();
+            // Given back now: only the peak still knows.
+            gauge.unclaim(2);
+            assert_eq!(gauge.usage(), Usage { current_bytes: 0, peak_bytes: 2 });
+        });
     }
 }

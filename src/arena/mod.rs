@@ -3,7 +3,7 @@
 //! ```text
 //!            live                          free
 //!   │ block │ block │ pad │ block │····················│
-//!   base                          cursor               end      reset: cursor = base, memory kept
+//!   base                         cursor               end       reset: back to base, memory kept
 //! ```
 //!
 //! An arena keeps its books beside the memory, never in it, so that the same arena serves memory the CPU
@@ -14,10 +14,14 @@
 //! [`Pool`](crate::pool::Pool) or a `Box`.
 //!
 //! # Invariants
-//! * **A1** `cursor..end` lies within the committed part of the current chunk, or nothing fits in it.
-//! * **A2** `base` is the pointer to the current chunk, with its provenance.
-//! * **A3** Nothing from `cursor` to the end of the current chunk, nor in later chunks, is given out.
-//! * **A4** `high` or `cursor` is the highest the cursor stood since the current chunk was entered.
+//! * **A1** What lies between the cursor, at `depth`, and `end` is within the committed part of the current chunk,
+//!   or nothing fits there.
+//! * **A2** `base` is the pointer to the current chunk, with its provenance, which was exposed.
+//! * **A3** Nothing from the cursor to the end of the current chunk, nor in later chunks, is given out. Where the
+//!   cursor is [`NOWHERE`], nothing is given out at all, whatever chunks are there.
+//! * **A4** In the first chunk, `high` or `depth` is the least deep that the cursor was since the chunk was entered,
+//!   and every point to go back to is in this chunk or before it. Anywhere else `high` is deeper than any cursor:
+//!   whoever goes back takes the careful way.
 
 #[cfg(feature = "allocator-api2")]
 mod allocator;
@@ -30,6 +34,7 @@ mod names;
 mod scope;
 mod set;
 mod shared;
+mod slices;
 mod stats;
 mod typed;
 
@@ -43,7 +48,7 @@ pub use shared::SharedArena;
 pub use stats::ArenaStats;
 
 use crate::space::{AllocError, AllocErrorKind, Block, MemorySpace, Poison, dangling};
-use bump::{Fit, NOWHERE, fit, place};
+use bump::{Fit, NOWHERE, depth, fit, place};
 use chunk::{Chunks, Growth};
 use core::alloc::Layout;
 use core::cell::{Cell, RefCell};
@@ -85,7 +90,7 @@ const RESERVE_BYTES: usize = 64 << 30;
 #[doc(alias = "zone")]
 #[derive(Debug)]
 pub struct Arena<S: MemorySpace> {
-    cursor: Cell<usize>,
+    depth: Cell<usize>,
     end: Cell<usize>,
     base: Cell<NonNull<u8>>,
     high: Cell<usize>,
@@ -96,7 +101,7 @@ pub struct Arena<S: MemorySpace> {
     padding_bytes: Cell<usize>,
     chunks: RefCell<Chunks>,
     blocks: Cell<u64>,
-    names: RefCell<Names>,
+    names: RefCell<Option<Box<Names>>>,
     space: S,
 }
 
@@ -132,16 +137,16 @@ impl<S: MemorySpace> Arena<S> {
 
     const fn with_growth(space: S, growth: Growth) -> Self {
         Self {
-            cursor: Cell::new(NOWHERE.0),
-            end: Cell::new(NOWHERE.1),
+            depth: Cell::new(NOWHERE),
+            end: Cell::new(usize::MAX),
             base: Cell::new(NonNull::dangling()),
-            high: Cell::new(NOWHERE.0),
+            high: Cell::new(usize::MAX),
             before_bytes: Cell::new(0),
             peak_bytes: Cell::new(0),
             padding_bytes: Cell::new(0),
             blocks: Cell::new(0),
             chunks: RefCell::new(Chunks::new(growth)),
-            names: RefCell::new(Names::new()),
+            names: RefCell::new(None),
             space,
         }
     }
@@ -170,17 +175,24 @@ impl<S: MemorySpace> Arena<S> {
             return Ok(Block::empty(layout));
         }
         self.grow(layout)?;
-        let address = self.bump_counted(layout).ok_or_else(|| self.never_fits(layout))?;
+        let before = self.depth.get();
+        let address = self.bump_to_the_end(layout).ok_or_else(|| self.never_fits(layout))?;
+        self.count(before, address);
         Ok(Block::new(address, layout))
     }
 
     #[inline(always)]
     fn bump_counted(&self, layout: Layout) -> Option<NonNull<u8>> {
-        let before = self.cursor.get();
+        let before = self.depth.get();
         let address = self.bump(layout)?;
-        self.blocks.set(self.blocks.get() + 1);
-        self.padding_bytes.set(self.padding_bytes.get() + (address.addr().get() - before));
+        self.count(before, address);
         Some(address)
+    }
+
+    #[inline(always)]
+    fn count(&self, before: usize, address: NonNull<u8>) {
+        self.blocks.set(self.blocks.get() + 1);
+        self.padding_bytes.set(self.padding_bytes.get() + (before - depth(address.addr().get())));
     }
 
     /// A block for `layout`, and how many bytes from its start on may hold old data: where the space gives
@@ -196,8 +208,8 @@ impl<S: MemorySpace> Arena<S> {
         let start = block.address().addr().get();
         let stale_bytes = match self.chunks.borrow_mut().current() {
             Some(chunk) => {
-                let used = self.high.get().max(chunk.base() + chunk.dirty_bytes);
-                used.saturating_sub(start).min(layout.size())
+                let clean_from = depth(self.high.get()).max(chunk.base() + chunk.dirty_bytes);
+                clean_from.saturating_sub(start).min(layout.size())
             }
             None => layout.size(),
         };
@@ -228,7 +240,7 @@ impl<S: MemorySpace> Arena<S> {
         let align = self.space.base_align();
         let layout = Layout::from_size_align(size_bytes, align)
             .map_err(|_| AllocError::too_large(self.space.id(), size_bytes, align))?;
-        if size_bytes == 0 || fit(self.cursor.get(), self.end.get(), layout).is_some() {
+        if size_bytes == 0 || fit(self.depth.get(), self.end.get(), layout).is_some() {
             return Ok(());
         }
         self.grow(layout)
@@ -236,7 +248,7 @@ impl<S: MemorySpace> Arena<S> {
 
     /// Takes one exact chunk of `size_bytes`, where there is none yet.
     fn make_exact_room(&self, size_bytes: usize) -> Result<(), AllocError> {
-        let growth = core::mem::replace(&mut self.chunks.borrow_mut().growth, Growth::Fixed);
+        let growth = core::mem::replace(&mut self.chunks.borrow_mut().growth, Growth::Exact);
         let result = self.make_room(size_bytes);
         self.chunks.borrow_mut().growth = growth;
         result
@@ -253,20 +265,17 @@ impl<S: MemorySpace> Arena<S> {
     }
 
     /// Takes every block back at once and keeps the memory. O(1).
+    #[inline]
     pub fn reset(&mut self) {
         if let Some(poison) = self.space.as_poison() {
-            self.poison_from(poison, Checkpoint::START);
+            self.poison_from(poison, NOWHERE);
         }
-        self.note_high();
-        let chunks = self.chunks.get_mut();
-        chunks.current = 0;
-        let base = chunks.current().map(|chunk| (chunk.block.address(), chunk.end()));
-        self.before_bytes.set(0);
         self.padding_bytes.set(0);
         self.blocks.set(0);
-        match base {
-            Some((base, end)) => self.stand(base, base.addr().get(), end),
-            None => self.stand(NonNull::dangling(), NOWHERE.0, NOWHERE.1),
+        if self.depth.get() >= self.high.get() {
+            self.depth.set(depth(self.base.get().addr().get()));
+        } else {
+            self.rewind_with_care(NOWHERE);
         }
     }
 
@@ -279,12 +288,10 @@ impl<S: MemorySpace> Arena<S> {
     /// `keep_bytes` are held.
     pub fn trim_to(&mut self, keep_bytes: usize) {
         self.note_high();
-        let chunks = self.chunks.get_mut();
-        chunks.trim(&self.space, self.cursor.get(), keep_bytes);
-        match chunks.current().map(|chunk| (chunk.block.address(), chunk.end())) {
-            Some((base, end)) => self.stand(base, self.cursor.get(), end),
-            None => self.stand(NonNull::dangling(), NOWHERE.0, NOWHERE.1),
-        }
+        let used_bytes = self.used_bytes();
+        let mut chunks = self.chunks.borrow_mut();
+        chunks.trim(&self.space, used_bytes, keep_bytes);
+        self.stand(&mut chunks, used_bytes);
     }
 
     /// What is held and given out.
@@ -303,35 +310,69 @@ impl<S: MemorySpace> Arena<S> {
 
     /// Given out now, padding included, in bytes.
     pub fn live_bytes(&self) -> usize {
-        self.before_bytes.get() + self.offset_of(self.cursor.get())
+        self.before_bytes.get() + self.used_bytes()
     }
 
     /// What [`live_bytes`](Self::live_bytes) will be after a block for `layout`, if it fits where it stands.
     fn live_bytes_after(&self, layout: Layout) -> usize {
-        match fit(self.cursor.get(), self.end.get(), layout) {
-            Some(fit) => self.before_bytes.get() + self.offset_of(fit.next),
-            None if self.end.get() == NOWHERE.1 => layout.size(),
-            // A reserved range continues after the cursor; a new chunk starts aligned.
-            None => self.live_bytes() + (place(self.cursor.get(), layout).next - self.cursor.get()),
+        // A reserved range continues after its end; a new chunk starts aligned.
+        match self.depth.get() {
+            NOWHERE => layout.size(),
+            from => self.live_bytes() + (from - place(from, layout).next),
         }
     }
 
-    fn offset_of(&self, address: usize) -> usize {
-        if self.end.get() == NOWHERE.1 { 0 } else { address - self.base.get().addr().get() }
+    /// Given out in the current chunk, in bytes.
+    fn used_bytes(&self) -> usize {
+        self.bytes_at(self.depth.get())
+    }
+
+    /// Given out in the current chunk where the cursor stands at this depth, in bytes.
+    fn bytes_at(&self, cursor: usize) -> usize {
+        if cursor == NOWHERE {
+            return 0;
+        }
+        let offset_bytes = depth(cursor) - self.base.get().addr().get();
+        let chunks = self.chunks.borrow();
+        chunks.list.get(chunks.current).map_or(0, |chunk| chunk.bytes_at(offset_bytes))
+    }
+
+    /// The most given out in the current chunk at a time, as far as `high` and the cursor know.
+    fn most_used_bytes(&self) -> usize {
+        let high = self.high.get();
+        let high_bytes = if high == usize::MAX { 0 } else { self.bytes_at(high) };
+        high_bytes.max(self.used_bytes())
     }
 
     fn high_bytes(&self) -> usize {
-        self.before_bytes.get() + self.offset_of(self.high.get().max(self.cursor.get()))
+        self.before_bytes.get() + self.most_used_bytes()
     }
 
     /// The address of a block for `layout`, off the cursor. The hot path.
     #[inline(always)]
     fn bump(&self, layout: Layout) -> Option<NonNull<u8>> {
-        let Fit { start, next } = fit(self.cursor.get(), self.end.get(), layout)?;
-        self.cursor.set(next);
-        // SAFETY: A1: it fits, so there is a current chunk, and `start` is at least its base, which is not 0.
-        let start = unsafe { NonZeroUsize::new_unchecked(start) };
-        Some(self.base.get().with_addr(start))
+        let Fit { start, next } = fit(self.depth.get(), self.end.get(), layout)?;
+        self.depth.set(next);
+        Some(self.address(start))
+    }
+
+    /// The same, the last byte of the chunk included (C4). The chunk has room for it.
+    fn bump_to_the_end(&self, layout: Layout) -> Option<NonNull<u8>> {
+        let Fit { start, next } = place(self.depth.get(), layout);
+        if next + 1 < self.end.get() {
+            return None;
+        }
+        self.depth.set(next.max(self.end.get()));
+        Some(self.address(start))
+    }
+
+    /// The pointer to the byte at this depth, which lies in the current chunk.
+    #[inline(always)]
+    fn address(&self, start: usize) -> NonNull<u8> {
+        // SAFETY: A1: it fits, so there is a current chunk, and the start is at least its base, which is not 0.
+        let start = unsafe { NonZeroUsize::new_unchecked(depth(start)) };
+        // A2. Compiled, the base would be read and subtracted again.
+        if cfg!(miri) { self.base.get().with_addr(start) } else { NonNull::with_exposed_provenance(start) }
     }
 
     #[inline(always)]
@@ -349,35 +390,57 @@ impl<S: MemorySpace> Arena<S> {
             return Ok(dangling(layout.align()));
         }
         self.grow(layout)?;
-        self.bump(layout).ok_or_else(|| self.never_fits(layout))
+        self.bump_to_the_end(layout).ok_or_else(|| self.never_fits(layout))
     }
 
     fn never_fits(&self, layout: Layout) -> AllocError {
         AllocError::new(self.space.id(), layout, AllocErrorKind::NeverFits).with_live(self.live_bytes())
     }
 
+    /// The first block of an arena that is small at first, in few steps: for arenas that come and go.
+    #[inline(always)]
+    fn start(&self, layout: Layout) -> Option<NonNull<u8>> {
+        if self.end.get() != usize::MAX || layout.size() == 0 {
+            return None;
+        }
+        let mut chunks = self.chunks.borrow_mut();
+        let chunk = chunks.start(&self.space, layout)?;
+        let base = chunk.block.address();
+        base.expose_provenance();
+        self.base.set(base);
+        self.end.set(depth(chunk.base() + chunk.reach_bytes()));
+        self.high.set(depth(chunk.base()));
+        // The block is at the start, which is aligned, and leaves something free.
+        self.depth.set(depth(chunk.base() + layout.size()));
+        Some(base)
+    }
+
     /// Makes room for `layout` and stands where it is.
     #[cold]
     #[inline(never)]
     fn grow(&self, layout: Layout) -> Result<(), AllocError> {
+        let (cursor, end) = (self.depth.get(), self.end.get());
+        let needs_last_byte = cursor > end && place(cursor, layout).next + 1 == end;
+        if needs_last_byte && self.chunks.borrow().has_last_byte() {
+            return Ok(());
+        }
         self.note_high();
+        let used_bytes = self.used_bytes();
         let mut chunks = self.chunks.borrow_mut();
         let from = chunks.current;
-        let left_bytes = self.offset_of(self.cursor.get());
+        let is_first = chunks.list.len() == 0;
         if let Some(chunk) = chunks.current() {
-            chunk.left_bytes = left_bytes;
+            chunk.left_bytes = used_bytes;
         }
-        chunks.make_room(&self.space, self.cursor.get(), layout).map_err(|error| self.explain(&error))?;
-        let moved_on = chunks.current != from || self.end.get() == NOWHERE.1;
-        if let Some(chunk) = chunks.current() {
-            let base = chunk.block.address();
-            let end = chunk.end();
-            if moved_on {
-                self.before_bytes.set(self.before_bytes.get() + left_bytes);
-                self.stand(base, base.addr().get(), end);
-            } else {
-                self.stand(base, self.cursor.get(), end);
-            }
+        if let Err(error) = chunks.make_room(&self.space, used_bytes, layout) {
+            drop(chunks);
+            return Err(self.explain(&error));
+        }
+        if is_first || chunks.current != from {
+            self.before_bytes.set(self.before_bytes.get() + used_bytes);
+            self.stand(&mut chunks, 0);
+        } else {
+            self.stand(&mut chunks, used_bytes);
         }
         Ok(())
     }
@@ -385,7 +448,7 @@ impl<S: MemorySpace> Arena<S> {
     /// Keeps what `high` knows: the peak, and how far the current chunk was ever used.
     fn note_high(&self) {
         self.peak_bytes.set(self.peak_bytes.get().max(self.high_bytes()));
-        let used_bytes = self.offset_of(self.high.get().max(self.cursor.get()));
+        let used_bytes = self.most_used_bytes();
         if let Some(chunk) = self.chunks.borrow_mut().current() {
             chunk.dirty_bytes = chunk.dirty_bytes.max(used_bytes);
         }
@@ -394,32 +457,43 @@ impl<S: MemorySpace> Arena<S> {
     /// Spoils what was given out since `mark`, which the caller is about to take back.
     #[cold]
     #[inline(never)]
-    fn poison_from(&self, poison: &dyn Poison, mark: Checkpoint) {
+    fn poison_from(&self, poison: &dyn Poison, mark: usize) {
         let chunks = self.chunks.borrow();
-        let at = chunks.list.iter().position(|chunk| chunk.base() == mark.base);
-        let first = at.unwrap_or(0);
+        // A mark from before the first chunk is the start of the first chunk.
+        let (first, kept_bytes) = chunks.place_of(mark).unwrap_or((0, 0));
         for (index, chunk) in chunks.list.iter().enumerate().take(chunks.current + 1).skip(first) {
-            let used_bytes =
-                if index == chunks.current { self.offset_of(self.cursor.get()) } else { chunk.left_bytes };
-            let kept_bytes = if Some(index) == at { mark.cursor - chunk.base() } else { 0 };
+            let used_bytes = if index == chunks.current { self.used_bytes() } else { chunk.left_bytes };
+            let kept_bytes = if index == first { kept_bytes } else { 0 };
             if let Some(part) = chunk.block.part(kept_bytes..used_bytes) {
                 // SAFETY: a part of a chunk (C1) that was given out and is taken back just now: callers hold
-                // the arena mutably, so that nothing uses it.
+                // the arena mutably, or own the block that they give back, so that nothing uses it.
                 unsafe { poison.poison(part) };
             }
         }
     }
 
-    /// Stands at `cursor` in the chunk at `base`.
-    fn stand(&self, base: NonNull<u8>, cursor: usize, end: usize) {
+    /// Stands after the first `used_bytes` of the current chunk.
+    #[inline]
+    fn stand(&self, chunks: &mut Chunks, used_bytes: usize) {
+        let is_first = chunks.current == 0;
+        let (base, cursor, end) = match chunks.current() {
+            Some(chunk) => {
+                let reach_bytes = chunk.reach_bytes();
+                let cursor = chunk.base() + used_bytes.min(reach_bytes);
+                (chunk.block.address(), depth(cursor), depth(chunk.base() + reach_bytes))
+            }
+            None => (NonNull::dangling(), NOWHERE, usize::MAX),
+        };
+        base.expose_provenance();
         self.base.set(base);
-        self.cursor.set(cursor);
+        self.depth.set(cursor);
         self.end.set(end);
-        self.high.set(cursor);
+        self.high.set(if is_first && cursor != NOWHERE { cursor } else { usize::MAX });
     }
 }
 
 impl<S: MemorySpace> Drop for Arena<S> {
+    #[inline]
     fn drop(&mut self) {
         self.chunks.get_mut().clear(&self.space);
     }

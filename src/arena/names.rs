@@ -14,18 +14,15 @@
 use super::{Arena, Scope};
 use crate::space::{AllocError, MemorySpace, Owner, Tag};
 
-/// The name of an arena and of its open scopes, with the live bytes at their starts.
-#[derive(Debug)]
+/// The name of an arena and of its open scopes, with the live bytes at their starts. Most arenas have none, and
+/// carry one word for that.
+#[derive(Debug, Default)]
 pub(super) struct Names {
     arena: Tag,
     open: Vec<(Tag, usize)>,
 }
 
 impl Names {
-    pub(super) const fn new() -> Self {
-        Self { arena: Tag::NONE, open: Vec::new() }
-    }
-
     /// What each holds of `live_bytes`, the arena itself first.
     fn owners(&self, live_bytes: usize) -> impl Iterator<Item = Owner> {
         let root = if self.arena.is_empty() { Tag::new("arena") } else { self.arena };
@@ -44,7 +41,9 @@ struct Close<'a, S: MemorySpace>(&'a Arena<S>);
 
 impl<S: MemorySpace> Drop for Close<'_, S> {
     fn drop(&mut self) {
-        self.0.names.borrow_mut().open.pop();
+        if let Some(names) = &mut *self.0.names.borrow_mut() {
+            names.open.pop();
+        }
     }
 }
 
@@ -52,7 +51,7 @@ impl<S: MemorySpace> Arena<S> {
     /// Names it, for errors and reports.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<Tag>) -> Self {
-        self.names.get_mut().arena = name.into();
+        self.names.get_mut().get_or_insert_default().arena = name.into();
         self
     }
 
@@ -78,14 +77,17 @@ impl<S: MemorySpace> Arena<S> {
     }
 
     fn open(&self, name: Tag) -> Close<'_, S> {
-        self.names.borrow_mut().open.push((name, self.live_bytes()));
+        self.names.borrow_mut().get_or_insert_default().open.push((name, self.live_bytes()));
         Close(self)
     }
 
     /// Who holds how much of [`live_bytes`](Self::live_bytes): the arena itself, then its open scopes with a
     /// name, outermost first. The sum is exact.
     pub fn tags(&self) -> Vec<Owner> {
-        self.names.borrow().owners(self.live_bytes()).collect()
+        match &*self.names.borrow() {
+            Some(names) => names.owners(self.live_bytes()).collect(),
+            None => Names::default().owners(self.live_bytes()).collect(),
+        }
     }
 
     /// The same error, knowing what this arena knows. Allocates nothing.
@@ -93,9 +95,10 @@ impl<S: MemorySpace> Arena<S> {
     pub(super) fn explain(&self, error: &AllocError) -> AllocError {
         let (names, live_bytes) = (self.names.borrow(), self.live_bytes());
         let error = error.with_live(live_bytes);
-        if names.arena.is_empty() && names.open.is_empty() {
+        let Some(names) = names.as_ref().filter(|names| !names.arena.is_empty() || !names.open.is_empty())
+        else {
             return error;
-        }
+        };
         error.with_place(names.arena, names.path()).with_owners(Owner::largest(names.owners(live_bytes)))
     }
 }

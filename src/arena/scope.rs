@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   │ outer ▓▓▓▓▓ │ inner ▓▓▓ │ free ··········│
-//!                 ▲ mark                         end of the scope: cursor = mark
+//!                 ▲ mark                         end of the scope: back to the mark
 //! ```
 //!
 //! What is allocated in a scope borrows the scope, so that nothing can leave it:
@@ -17,30 +17,29 @@
 //! Deliberately absent: running destructors at the end of a scope.
 
 use super::Arena;
-use super::bump::NOWHERE;
+use super::bump::{NOWHERE, depth};
 use crate::space::MemorySpace;
+use core::cmp::Ordering;
 use core::marker::PhantomData;
 
 /// A point in the life of an arena to return to, by [`Arena::rewind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    pub(super) cursor: usize,
+    pub(super) depth: usize,
+    /// The start of the chunk that it is in.
     pub(super) base: usize,
 }
 
 impl Checkpoint {
     /// The same as two numbers, for the far side of a C interface.
     pub const fn to_parts(self) -> [usize; 2] {
-        [self.cursor, self.base]
+        [depth(self.depth), self.base]
     }
 
     /// A point that was taken apart. One where the arena never stood is refused when it is used.
     pub const fn from_parts([cursor, base]: [usize; 2]) -> Self {
-        Self { cursor, base }
+        Self { depth: depth(cursor), base }
     }
-
-    /// Before everything.
-    pub(super) const START: Self = Self { cursor: NOWHERE.0, base: 0 };
 }
 
 /// The right to allocate in an arena for `'a`, which ends no later than its enclosing scope.
@@ -78,7 +77,7 @@ pub struct Scope<'a, S: MemorySpace> {
 #[derive(Debug)]
 pub struct ScopeGuard<'a, S: MemorySpace> {
     arena: &'a Arena<S>,
-    mark: Checkpoint,
+    mark: usize,
     only: PhantomData<&'a mut Arena<S>>,
 }
 
@@ -92,7 +91,7 @@ impl<S: MemorySpace> Arena<S> {
     /// A guard that takes back, when dropped, what is allocated through it.
     #[inline(always)]
     pub fn scope_guard(&mut self) -> ScopeGuard<'_, S> {
-        ScopeGuard { mark: self.checkpoint(), arena: self, only: PhantomData }
+        ScopeGuard { mark: self.depth.get(), arena: self, only: PhantomData }
     }
 
     /// A scope as long as this borrow that takes nothing back: for allocations beside inner scopes.
@@ -104,7 +103,7 @@ impl<S: MemorySpace> Arena<S> {
     /// The point where the arena stands now.
     #[inline(always)]
     pub fn checkpoint(&self) -> Checkpoint {
-        Checkpoint { cursor: self.cursor.get(), base: self.base.get().addr().get() }
+        Checkpoint { depth: self.depth.get(), base: self.base.get().addr().get() }
     }
 
     /// Takes back what was allocated since `checkpoint` and keeps the memory; false, changing nothing,
@@ -122,61 +121,69 @@ impl<S: MemorySpace> Arena<S> {
     /// ```
     pub fn rewind(&mut self, checkpoint: Checkpoint) -> bool {
         self.stood_at(checkpoint) && {
-            self.rewind_to(checkpoint);
+            self.rewind_to(checkpoint.depth);
             true
         }
     }
 
     /// Whether the arena stands at `checkpoint` or after it.
     fn stood_at(&self, checkpoint: Checkpoint) -> bool {
+        let (cursor, base) = (self.depth.get(), self.base.get().addr().get());
+        let is_here = checkpoint.base == base && cursor != NOWHERE;
+        if checkpoint.depth == NOWHERE || is_here && (cursor..=depth(base)).contains(&checkpoint.depth) {
+            return true;
+        }
         let chunks = self.chunks.borrow();
-        let Some(index) = chunks.list.iter().position(|chunk| chunk.base() == checkpoint.base) else {
-            // From before the first chunk, or from elsewhere.
-            return checkpoint.cursor == NOWHERE.0;
+        let Some((index, used_bytes)) = chunks.place_of(checkpoint.depth) else { return false };
+        let Some(chunk) = chunks.list.get(index).filter(|chunk| chunk.base() == checkpoint.base) else {
+            return false;
         };
-        let used_bytes = match index {
-            _ if index > chunks.current => return false,
-            _ if index == chunks.current => self.offset_of(self.cursor.get()),
-            _ => chunks.list[index].left_bytes,
-        };
-        (checkpoint.base..=checkpoint.base + used_bytes).contains(&checkpoint.cursor)
+        match index.cmp(&chunks.current) {
+            Ordering::Less => used_bytes <= chunk.left_bytes,
+            Ordering::Equal => used_bytes <= self.used_bytes(),
+            Ordering::Greater => false,
+        }
     }
 
-    /// Stands at `mark` again, where the arena stood before. What was given out since must not be used
+    /// Stands at the depth `mark` again, where the arena stood before. What was given out since must not be used
     /// any more: callers hold the arena mutably, so that nothing borrows it.
     #[inline(always)]
-    fn rewind_to(&self, mark: Checkpoint) {
+    pub(super) fn rewind_to(&self, mark: usize) {
         // Known when compiled, for spaces that do not.
         if let Some(poison) = self.space.as_poison() {
             self.poison_from(poison, mark);
         }
-        if self.base.get().addr().get() == mark.base {
-            if self.cursor.get() > self.high.get() {
-                core::hint::cold_path();
-                self.high.set(self.cursor.get());
-            }
-            self.cursor.set(mark.cursor);
+        // A4: no higher than `high` is in the first chunk, as the mark is; or the mark is from before it, where
+        // nothing fits, and the next block finds out.
+        if self.depth.get() >= self.high.get() {
+            self.depth.set(mark);
         } else {
-            self.rewind_to_chunk(mark);
+            self.rewind_with_care(mark);
         }
     }
 
+    /// The same where the arena stands higher than ever, in a later chunk, or nowhere.
     #[cold]
     #[inline(never)]
-    fn rewind_to_chunk(&self, mark: Checkpoint) {
+    pub(super) fn rewind_with_care(&self, mark: usize) {
+        if self.high.get() != usize::MAX {
+            if self.depth.get() != NOWHERE {
+                self.high.set(self.depth.get());
+            }
+            let start = depth(self.base.get().addr().get());
+            self.depth.set(if mark == NOWHERE { start } else { mark });
+            return;
+        }
         self.note_high();
         let mut chunks = self.chunks.borrow_mut();
-        let at = chunks.list.iter().position(|chunk| chunk.base() == mark.base);
         // A mark from before the first chunk is the start of the first chunk.
-        let index = at.unwrap_or(0);
-        chunks.current = index;
-        let before_bytes = chunks.list[..index].iter().map(|chunk| chunk.left_bytes).sum();
-        if let Some(chunk) = chunks.current() {
-            let base = chunk.block.address();
-            let cursor = if at.is_some() { mark.cursor } else { chunk.base() };
+        let (index, used_bytes) = chunks.place_of(mark).unwrap_or((0, 0));
+        if index < chunks.current {
+            let before_bytes = chunks.list.iter().take(index).map(|chunk| chunk.left_bytes).sum();
             self.before_bytes.set(before_bytes);
-            self.stand(base, cursor, chunk.end());
+            chunks.current = index;
         }
+        self.stand(&mut chunks, used_bytes);
     }
 }
 
@@ -190,7 +197,7 @@ impl<S: MemorySpace> Scope<'_, S> {
     /// A guard of an inner scope.
     #[inline(always)]
     pub fn scope_guard(&mut self) -> ScopeGuard<'_, S> {
-        ScopeGuard { mark: self.arena.checkpoint(), arena: self.arena, only: PhantomData }
+        ScopeGuard { mark: self.arena.depth.get(), arena: self.arena, only: PhantomData }
     }
 
     /// The arena, to allocate blocks from or read figures of.
@@ -218,7 +225,7 @@ impl<S: MemorySpace> Drop for ScopeGuard<'_, S> {
 /// Runs `f` in a scope of `arena`, of which the caller holds the only right to allocate.
 #[inline(always)]
 pub(super) fn run_scoped<S: MemorySpace, R>(arena: &Arena<S>, f: impl FnOnce(Scope<'_, S>) -> R) -> R {
-    let mark = arena.checkpoint();
+    let mark = arena.depth.get();
     let unwinding = Unwinding { arena, mark };
     let result = f(Scope { arena, only: PhantomData });
     #[expect(clippy::mem_forget, reason = "it acts only where `f` panics")]
@@ -230,7 +237,7 @@ pub(super) fn run_scoped<S: MemorySpace, R>(arena: &Arena<S>, f: impl FnOnce(Sco
 /// Rewinds where the function of a scope panics: apart from the way of a return, which stays in registers.
 struct Unwinding<'a, S: MemorySpace> {
     arena: &'a Arena<S>,
-    mark: Checkpoint,
+    mark: usize,
 }
 
 impl<S: MemorySpace> Drop for Unwinding<'_, S> {
@@ -242,6 +249,6 @@ impl<S: MemorySpace> Drop for Unwinding<'_, S> {
 
 #[cold]
 #[inline(never)]
-fn unwind_to<S: MemorySpace>(arena: &Arena<S>, mark: Checkpoint) {
+fn unwind_to<S: MemorySpace>(arena: &Arena<S>, mark: usize) {
     arena.rewind_to(mark);
 }

@@ -11,18 +11,17 @@
 //!
 //! # Invariants
 //! * **H1** `block` came from `reserve` (where `is_reserved`) or `allocate` of the space and was not given back.
-//! * **H2** The cursor moves forward only, by exchanges, so that no byte is in two slices; `reset` needs `&mut`.
-//! * **H3** The first `committed_bytes` are memory. It grows under the lock `commit`, by whole units.
+//! * **H2** No byte is in two slices (`slices`, I1); `reset` needs `&mut`.
+//! * **H3** The first `committed_bytes` of the range are memory (I2). They grow by whole units.
 
 use super::Arena;
+use super::slices::Slices;
 use crate::align::checked_align_up;
 use crate::space::{
     AllocError, AllocErrorKind, Block, HostAccessible, MemorySpace, Queue, QueueError, SpaceId,
 };
 use core::alloc::Layout;
 use core::num::NonZeroUsize;
-use core::sync::atomic::{AtomicUsize, Ordering};
-use parking_lot::Mutex;
 
 /// Memory is put behind reserved addresses in steps of at least so many bytes.
 const STEP_BYTES: usize = 1 << 20;
@@ -62,9 +61,7 @@ pub struct SharedArena<S: MemorySpace> {
     space: S,
     block: Block,
     is_reserved: bool,
-    cursor: AtomicUsize,
-    committed_bytes: AtomicUsize,
-    commit: Mutex<()>,
+    slices: Slices,
 }
 
 impl<S: MemorySpace> SharedArena<S> {
@@ -81,9 +78,8 @@ impl<S: MemorySpace> SharedArena<S> {
             Some(region) => (region, true),
             None => (space.allocate(layout)?, false),
         };
-        let committed_bytes = AtomicUsize::new(if is_reserved { 0 } else { block.size_bytes() });
-        let cursor = AtomicUsize::new(0);
-        Ok(Self { space, block, is_reserved, cursor, committed_bytes, commit: Mutex::new(()) })
+        let slices = Slices::new(if is_reserved { 0 } else { block.size_bytes() });
+        Ok(Self { space, block, is_reserved, slices })
     }
 
     /// An arena for one thread: its chunks are slices of the range.
@@ -93,7 +89,7 @@ impl<S: MemorySpace> SharedArena<S> {
 
     /// Taken by views so far, in bytes.
     pub fn used_bytes(&self) -> usize {
-        self.cursor.load(Ordering::Relaxed)
+        self.slices.used_bytes()
     }
 
     /// The size of the range, in bytes.
@@ -103,17 +99,18 @@ impl<S: MemorySpace> SharedArena<S> {
 
     /// Takes all slices back and keeps the memory. No view is there any more.
     pub fn reset(&mut self) {
-        *self.cursor.get_mut() = 0;
+        self.slices.reset();
     }
 
-    /// Puts memory behind the first `needed_bytes`.
+    /// Puts memory behind the first `needed_bytes`, more than the `committed_bytes` that have some; says how far. One
+    /// call at a time.
     #[cold]
-    fn commit(&self, needed_bytes: usize, layout: Layout) -> Result<(), AllocError> {
-        let _one_at_a_time = self.commit.lock();
-        let committed_bytes = self.committed_bytes.load(Ordering::Relaxed);
-        if needed_bytes <= committed_bytes {
-            return Ok(());
-        }
+    fn commit(
+        &self,
+        committed_bytes: usize,
+        needed_bytes: usize,
+        layout: Layout,
+    ) -> Result<usize, AllocError> {
         let never_fits = AllocError::new(self.space.id(), layout, AllocErrorKind::NeverFits);
         let reserve = self.space.as_reserve().ok_or(never_fits)?;
         let unit = reserve.granularity_bytes();
@@ -125,10 +122,7 @@ impl<S: MemorySpace> SharedArena<S> {
             // are multiples of the unit; the end is at most the range's, which is a multiple as well.
             let result = unsafe { reserve.commit(self.block, committed_bytes..target_bytes) };
             match result {
-                Ok(()) => {
-                    self.committed_bytes.store(target_bytes, Ordering::Release);
-                    return Ok(());
-                }
+                Ok(()) => return Ok(target_bytes),
                 Err(error) if target_bytes == least_bytes => return Err(error),
                 Err(_) => {}
             }
@@ -170,22 +164,14 @@ unsafe impl<S: MemorySpace> MemorySpace for SharedArena<S> {
         let place = |used: usize| {
             let start = checked_align_up(base.checked_add(used)?, align)? - base;
             let end = start.checked_add(layout.size())?;
-            (end <= self.size_bytes()).then_some((start, end))
+            (end <= self.size_bytes()).then_some(start..end)
         };
-        let mut used = self.cursor.load(Ordering::Relaxed);
-        loop {
-            let (start, end) = place(used).ok_or_else(|| self.refused(layout, used))?;
-            if end > self.committed_bytes.load(Ordering::Acquire) {
-                self.commit(end, layout)?;
-            }
-            match self.cursor.compare_exchange_weak(used, end, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => {
-                    let address = NonZeroUsize::new(base + start).unwrap_or(NonZeroUsize::MIN);
-                    return Ok(Block::new(self.block.address().with_addr(address), layout));
-                }
-                Err(now) => used = now,
-            }
-        }
+        let slice = self.slices.take(
+            |used| place(used).ok_or_else(|| self.refused(layout, used)),
+            |committed_bytes, needed_bytes| self.commit(committed_bytes, needed_bytes, layout),
+        )?;
+        let address = NonZeroUsize::new(base + slice.start).unwrap_or(NonZeroUsize::MIN);
+        Ok(Block::new(self.block.address().with_addr(address), layout))
     }
 
     /// Nothing: slices are taken back together.
@@ -204,7 +190,7 @@ impl<S: MemorySpace> Drop for SharedArena<S> {
         match (self.is_reserved, self.space.as_reserve()) {
             // SAFETY: H1: reserved and not released; H3: so much is committed. Views borrow `self`.
             (true, Some(reserve)) => unsafe {
-                reserve.release(self.block, *self.committed_bytes.get_mut());
+                reserve.release(self.block, self.slices.committed_bytes());
             },
             // A space that no longer reserves breaks its terms; its range is left alone.
             (true, None) => {}

@@ -65,7 +65,10 @@ impl<S: HostAccessible> Arena<S> {
     #[inline(never)]
     #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
     fn grow_and_put<T>(&self, value: T) -> &mut T {
-        self.slot().write(value)
+        let layout = Layout::new::<T>();
+        let address = self.start(layout).unwrap_or_else(|| self.grow_or_panic(layout));
+        // SAFETY: as in `slot`.
+        unsafe { address.cast::<MaybeUninit<T>>().as_mut() }.write(value)
     }
 
     /// Room for one `T`, or why not.
@@ -97,6 +100,24 @@ impl<S: HostAccessible> Arena<S> {
         let address = self.bump_or_grow(layout)?;
         // SAFETY: as in `slots`.
         Ok(unsafe { NonNull::slice_from_raw_parts(address.cast::<MaybeUninit<T>>(), len).as_mut() })
+    }
+
+    /// Room for a copy of a slice, whose size is known to be one.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
+    fn slots_for<T>(&self, items: &[T]) -> &mut [MaybeUninit<T>] {
+        let address = self.bump_or_panic(Layout::for_value(items));
+        // SAFETY: as in `slots`.
+        unsafe { NonNull::slice_from_raw_parts(address.cast::<MaybeUninit<T>>(), items.len()).as_mut() }
+    }
+
+    /// Room for a copy of a slice, or why not.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
+    fn try_slots_for<T>(&self, items: &[T]) -> Result<&mut [MaybeUninit<T>], AllocError> {
+        let address = self.bump_or_grow(Layout::for_value(items))?;
+        // SAFETY: as in `slots`.
+        Ok(unsafe { NonNull::slice_from_raw_parts(address.cast::<MaybeUninit<T>>(), items.len()).as_mut() })
     }
 
     /// `len` times `T`, zero, or why not.
@@ -194,7 +215,7 @@ macro_rules! typed_calls {
             #[inline(always)]
             pub fn alloc_slice_copy<T: Copy>(&self, items: &[T]) -> &$lifetime mut [T] {
                 let $this = self;
-                $arena.slots(items.len()).write_copy_of_slice(items)
+                $arena.slots_for(items).write_copy_of_slice(items)
             }
 
             /// A copy of a slice.
@@ -207,7 +228,7 @@ macro_rules! typed_calls {
                 items: &[T],
             ) -> Result<&$lifetime mut [T], AllocError> {
                 let $this = self;
-                Ok($arena.try_slots(items.len())?.write_copy_of_slice(items))
+                Ok($arena.try_slots_for(items)?.write_copy_of_slice(items))
             }
 
             /// A clone of a slice.
@@ -217,7 +238,7 @@ macro_rules! typed_calls {
             #[inline(always)]
             pub fn alloc_slice_clone<T: Clone>(&self, items: &[T]) -> &$lifetime mut [T] {
                 let $this = self;
-                $arena.slots(items.len()).write_clone_of_slice(items)
+                $arena.slots_for(items).write_clone_of_slice(items)
             }
 
             /// `len` items, each made by `make` from its index.

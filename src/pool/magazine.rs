@@ -7,20 +7,24 @@
 //!
 //! A kept node stays live and booked in the pool's books, for the same tag and size, so that taking it again
 //! changes nothing there. Whoever reads the books or looks for memory empties all magazines first, under the
-//! pool's lock.
+//! pool's lock. That is rare, taking is not: the thread that takes only says so, and whoever empties makes sure that
+//! it is heard ([`Barrier`]), so that taking has no locked instruction.
 //!
 //! Deliberately absent: more than a handful. Many blocks of a size are the size classes' work.
 //!
 //! # Invariants
-//! * **M1** Only the thread that a row belongs to fills its slots; anybody empties them, by swapping the node out.
+//! * **M1** Only the thread that a row belongs to fills its slots. It takes from them while `taking` is set and
+//!   `wanted` was not seen since; anybody else, with the pool's lock, after `wanted` was set and `taking` was seen
+//!   clear, with a barrier in between on both sides. So never both.
 //! * **M2** The other fields of a slot are written by its thread alone, before the node.
 
+use super::barrier::Barrier;
 use crate::tlsf::NONE;
 use core::ptr::NonNull;
 #[cfg(not(loom))]
-use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 /// Threads that have a row; further ones go without.
@@ -37,11 +41,26 @@ struct Slot {
 
 #[derive(Debug)]
 #[repr(align(128))]
-struct Row([Slot; SLOTS]);
+struct Row {
+    /// The thread is taking from it.
+    taking: AtomicBool,
+    /// Somebody else is about to.
+    wanted: AtomicBool,
+    slots: [Slot; SLOTS],
+}
+
+impl Row {
+    fn is_empty(&self) -> bool {
+        self.slots.iter().all(|slot| slot.node.load(Ordering::Relaxed) == NONE)
+    }
+}
 
 /// The rows of one pool.
 #[derive(Debug)]
-pub(super) struct Magazines(Box<[Row]>);
+pub(super) struct Magazines {
+    rows: Box<[Row]>,
+    barrier: Barrier,
+}
 
 impl Magazines {
     pub(super) fn new() -> Self {
@@ -51,16 +70,21 @@ impl Magazines {
             asked_bytes: AtomicUsize::new(0),
             address: AtomicPtr::new(core::ptr::null_mut()),
         };
-        Self((0..THREADS).map(|_| Row(core::array::from_fn(|_| slot()))).collect())
+        let row = |_| Row {
+            taking: AtomicBool::new(false),
+            wanted: AtomicBool::new(false),
+            slots: core::array::from_fn(|_| slot()),
+        };
+        Self { rows: (0..THREADS).map(row).collect(), barrier: Barrier::new() }
     }
 
-    /// The slot of a thread for blocks of a size.
+    /// The row of a thread, and its slot for blocks of a size.
     #[inline(always)]
-    fn slot(&self, thread: Option<usize>, asked_bytes: usize) -> Option<&Slot> {
-        let row = self.0.get(thread?)?;
+    fn slot(&self, thread: Option<usize>, asked_bytes: usize) -> Option<(&Row, &Slot)> {
+        let row = self.rows.get(thread?)?;
         // The upper bits of a product with an odd number spread sizes that differ little.
         let at = asked_bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - SLOTS.ilog2());
-        row.0.get(at)
+        Some((row, row.slots.get(at)?))
     }
 
     /// Takes what this thread keeps for the same owner and size, if it is aligned.
@@ -77,15 +101,22 @@ impl Magazines {
         asked_bytes: usize,
         align: usize,
     ) -> Option<(NonNull<u8>, u32)> {
-        let slot = self.slot(thread, asked_bytes)?;
+        let (row, slot) = self.slot(thread, asked_bytes)?;
         let address = NonNull::new(slot.address.load(Ordering::Relaxed))?;
         let is_wanted = slot.asked_bytes.load(Ordering::Relaxed) == asked_bytes
             && slot.owner.load(Ordering::Relaxed) == owner
             && address.addr().get() & (align - 1) == 0;
-        if !is_wanted || slot.node.load(Ordering::Relaxed) == NONE {
+        if !is_wanted {
             return None;
         }
-        let node = slot.node.swap(NONE, Ordering::Relaxed);
+        row.taking.store(true, Ordering::Relaxed);
+        self.barrier.light();
+        let mut node = NONE;
+        if !row.wanted.load(Ordering::Acquire) {
+            node = slot.node.load(Ordering::Relaxed);
+            slot.node.store(NONE, Ordering::Relaxed);
+        }
+        row.taking.store(false, Ordering::Release);
         (node != NONE).then_some((address, node))
     }
 
@@ -104,7 +135,7 @@ impl Magazines {
         owner: u16,
         asked_bytes: usize,
     ) -> bool {
-        let Some(slot) = self.slot(thread, asked_bytes) else { return false };
+        let Some((_, slot)) = self.slot(thread, asked_bytes) else { return false };
         if slot.node.load(Ordering::Relaxed) != NONE {
             return false;
         }
@@ -116,17 +147,39 @@ impl Magazines {
         true
     }
 
-    /// Empties every slot.
+    /// Empties every slot. One at a time: the caller has the pool's lock.
     pub(super) fn empty(&self, mut each: impl FnMut(u32)) {
-        for slot in self.0.iter().flat_map(|row| &row.0) {
-            if slot.node.load(Ordering::Relaxed) != NONE {
-                let node = slot.node.swap(NONE, Ordering::Acquire);
+        // What was kept before this call is seen; what is kept meanwhile may be.
+        let filled = || self.rows.iter().filter(|row| row.wanted.load(Ordering::Relaxed));
+        let mut any = false;
+        for row in self.rows.iter().filter(|row| !row.is_empty()) {
+            row.wanted.store(true, Ordering::Relaxed);
+            any = true;
+        }
+        // Where the system gives no barrier, what threads keep stays theirs.
+        let is_heard = any && self.barrier.heavy();
+        for row in filled() {
+            while is_heard && row.taking.load(Ordering::Acquire) {
+                wait_a_little();
+            }
+            for slot in row.slots.iter().filter(|_| is_heard) {
+                let node = slot.node.load(Ordering::Acquire);
                 if node != NONE {
+                    slot.node.store(NONE, Ordering::Relaxed);
                     each(node);
                 }
             }
+            row.wanted.store(false, Ordering::Release);
         }
     }
+}
+
+/// Lets a thread that is taking, which is a few instructions, go on.
+fn wait_a_little() {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(not(loom))]
+    std::thread::yield_now();
 }
 
 /// The numbers of threads that are gone, and the next new one.
@@ -161,9 +214,9 @@ fn thread_number() -> Option<usize> {
     NUMBER.try_with(|number| number.0).ok()
 }
 
-/// `RUSTFLAGS="--cfg loom" cargo test --release --no-default-features --lib magazine`
+/// `RUSTFLAGS="--cfg loom" cargo test --release --no-default-features --lib every_order`
 #[cfg(all(test, loom))]
-mod tests {
+mod every_order {
     use super::*;
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicBool;

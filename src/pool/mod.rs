@@ -26,6 +26,7 @@
 //! * **P2** `live_bytes` is the sum of the tags' live bytes, and of the sizes of the live nodes.
 //! * **P3** An extent in the list came from `allocate` of the space and was not given back.
 
+mod barrier;
 mod extents;
 mod handle;
 mod ledger;

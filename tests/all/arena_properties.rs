@@ -180,3 +180,78 @@ fn a_million_operations_keep_to_one_line_of_blocks() {
         }
     }
 }
+
+/// Addresses that lead nowhere, in blocks that touch: each the neighbour of the one before, above or below it.
+#[derive(Debug)]
+struct Touching {
+    next: std::sync::Mutex<u64>,
+    upwards: bool,
+}
+
+// SAFETY: blocks never overlap, since `next` only moves on; nobody reads them, as they are not host-accessible.
+unsafe impl MemorySpace for Touching {
+    fn id(&self) -> arenite::SpaceId {
+        arenite::SpaceId::cuda(0)
+    }
+    fn host_accessible(&self) -> bool {
+        false
+    }
+    fn allocate(&self, layout: Layout) -> Result<Block, arenite::AllocError> {
+        let mut next = self.next.lock().unwrap();
+        let size = layout.size() as u64;
+        let start = if self.upwards { *next } else { *next - size };
+        assert_eq!(start % layout.align() as u64, 0, "the test asks for bytes");
+        *next = if self.upwards { start + size } else { start };
+        Ok(Block::device(start, layout).unwrap())
+    }
+    unsafe fn deallocate(&self, _block: Block) {}
+    fn base_align(&self) -> usize {
+        1
+    }
+}
+
+/// Allocates and opens scopes at random; whatever a scope took is free afterwards, and nothing else.
+fn nest(
+    arena: &mut arenite::Scope<'_, &Touching>,
+    numbers: &mut Numbers,
+    live: &mut Vec<Block>,
+    depth: usize,
+) {
+    for _ in 0..numbers.below(6) {
+        if depth < 6 && numbers.below(3) == 0 {
+            let (before, kept) = (arena.arena().live_bytes(), live.len());
+            arena.scoped(|mut inner| nest(&mut inner, numbers, live, depth + 1));
+            live.truncate(kept);
+            assert_eq!(arena.arena().live_bytes(), before);
+        }
+        // Often as much as a chunk has, so that chunks are full to the end.
+        let size = [1, 7, 4096, 4095, 1 + numbers.below(9000)][numbers.below(5)];
+        let block = arena.arena().allocate(Layout::from_size_align(size, 1).unwrap()).unwrap();
+        let end = |block: &Block| block.address_bits() + block.size_bytes() as u64;
+        for other in &*live {
+            assert!(end(&block) <= other.address_bits() || end(other) <= block.address_bits());
+        }
+        live.push(block);
+    }
+}
+
+#[test]
+fn scopes_keep_to_their_chunk_where_chunks_touch() {
+    for seed in 0..400 {
+        let space = Touching { next: std::sync::Mutex::new(1 << 40), upwards: seed % 2 == 0 };
+        let mut numbers = Numbers::new(seed);
+        let mut arena = if seed % 4 < 2 { Arena::with_chunks(&space) } else { Arena::new(&space) };
+        let mut peak_bytes = 0;
+        for _ in 0..20 {
+            let (mut live, before) = (Vec::new(), arena.live_bytes());
+            arena.scoped(|mut scope| nest(&mut scope, &mut numbers, &mut live, 0));
+            assert_eq!((arena.live_bytes(), before), (0, 0));
+            assert!(arena.stats().peak_bytes >= peak_bytes);
+            peak_bytes = arena.stats().peak_bytes;
+            if numbers.below(4) == 0 {
+                arena.reset();
+            }
+        }
+        assert!(arena.stats().peak_bytes <= arena.stats().capacity_bytes);
+    }
+}
