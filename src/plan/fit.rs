@@ -4,6 +4,8 @@
 //! Three ways to find the gaps: a walk over all placed items by offset (dense programs), the placed
 //! neighbours from an index, sorted (sparse ones), and forbidden ranges (idle gaps and wishes).
 
+use std::sync::OnceLock;
+
 use super::budget::Clock;
 use super::instance::{Instance, Item, NONE, align_up};
 use super::neighbours::Neighbours;
@@ -22,8 +24,11 @@ pub(crate) enum Fit {
 pub(crate) struct Crowd {
     /// Pairs of items alive together.
     pub pairs: u64,
-    /// The index, where it beats the walk.
-    pub neighbours: Option<Neighbours>,
+    /// Whether an index of neighbours beats the walk.
+    pub sparse: bool,
+    /// How many are alive when an item begins.
+    mean: usize,
+    neighbours: OnceLock<Neighbours>,
 }
 
 impl Crowd {
@@ -34,7 +39,12 @@ impl Crowd {
         // A neighbour that is listed and sorted costs as much as many that a walk passes, and first fit ends early.
         let sparse = !instance.is_general() && mean * 128 < count;
         let mean = usize::try_from(mean).unwrap_or(usize::MAX);
-        Self { pairs, neighbours: sparse.then(|| Neighbours::new(instance, mean)) }
+        Self { pairs, sparse, mean, neighbours: OnceLock::new() }
+    }
+
+    /// The index, where it beats the walk; made when it is first asked for.
+    pub(crate) fn neighbours(&self, instance: &Instance) -> Option<&Neighbours> {
+        self.sparse.then(|| self.neighbours.get_or_init(|| Neighbours::new(instance, self.mean)))
     }
 }
 
@@ -61,7 +71,7 @@ pub(crate) fn place_around(
 ) -> bool {
     if instance.is_general() {
         place_general(instance, order, fit, offsets, clock)
-    } else if let Some(neighbours) = &crowd.neighbours {
+    } else if let Some(neighbours) = crowd.neighbours(instance) {
         place_indexed(instance, neighbours, order, fit, offsets, clock)
     } else {
         place_walking(instance, order, fit, offsets, clock)

@@ -43,6 +43,7 @@ mod reduce;
 mod replan;
 mod replanner;
 mod result;
+mod skyline;
 mod solve;
 mod spec;
 mod strategies;

@@ -35,39 +35,56 @@ pub(crate) fn place_by_peaks(
     instance: &Instance,
     crowd: &Crowd,
     neighbours: &Neighbours,
-    bound: u64,
     clock: &Clock,
 ) -> Option<Vec<u64>> {
     let live = live_at_starts(instance);
-    let least = live.iter().max().map_or(0, |&most| most - most / 256 * (256 - FULL));
-    let mut peaks: Vec<u32> = (0..index(live.len())).filter(|&item| live[item as usize] >= least).collect();
-    peaks.sort_by_key(|&item| core::cmp::Reverse(live[item as usize]));
     let all: Vec<u32> = (0..index(live.len())).collect();
-    let order = order(instance, neighbours, &peaks, Within::Life, all);
-    let mut offsets = place(instance, crowd, &order, Fit::First, clock)?;
+    let order = order(instance, neighbours, &peaks(&live), Within::Life, all);
+    place(instance, crowd, &order, Fit::First, clock)
+}
+
+/// Places what is alive about the highest items again, as long as they stand out far above the bound.
+pub(crate) fn lower_peaks(
+    instance: &Instance,
+    crowd: &Crowd,
+    neighbours: &Neighbours,
+    bound: u64,
+    offsets: &mut [u64],
+    clock: &Clock,
+) {
+    let live = live_at_starts(instance);
+    let mut peaks = peaks(&live);
+    let near = Near { instance, crowd, neighbours, clock };
     for round in 0..ROUNDS {
         let ends = offsets.iter().zip(&instance.items).map(|(offset, item)| offset.saturating_add(item.size));
         let highest = ends.zip(0_usize..).max_by_key(|&(end, item)| (end, core::cmp::Reverse(item)));
-        // A hundredth above the bound is good enough for this.
-        let enough = bound.saturating_add(bound / 100);
-        let Some((peak, item)) = highest.filter(|&(peak, _)| peak > enough && peak < NONE) else { break };
-        if clock.is_late() {
-            break;
-        }
+        let highest = highest.filter(|&(peak, _)| peak > enough(bound) && peak < NONE);
+        let Some((peak, item)) = highest.filter(|_| !clock.is_late()) else { return };
         let fullest = fullest_step(instance, &live, item);
         peaks.retain(|&peak| peak != fullest);
         peaks.insert(0, fullest);
-        let near = Near { instance, crowd, neighbours, clock };
         match round {
             // By size alone, as if nothing were a peak.
-            1 => near.place_again(&[], Within::Life, fullest, peak, &mut offsets),
-            2 => near.place_again(&peaks[..1], Within::Life, fullest, peak, &mut offsets),
-            3 => near.place_again(&peaks, Within::Start, fullest, peak, &mut offsets),
-            4 => near.place_again(&peaks, Within::Size, fullest, peak, &mut offsets),
-            _ => near.place_again(&peaks, Within::Life, fullest, peak, &mut offsets),
+            1 => near.place_again(&[], Within::Life, fullest, peak, offsets),
+            2 => near.place_again(&peaks[..1], Within::Life, fullest, peak, offsets),
+            3 => near.place_again(&peaks, Within::Start, fullest, peak, offsets),
+            4 => near.place_again(&peaks, Within::Size, fullest, peak, offsets),
+            _ => near.place_again(&peaks, Within::Life, fullest, peak, offsets),
         }
     }
-    Some(offsets)
+}
+
+/// A hundredth above the bound is good enough for a long program.
+pub(crate) fn enough(bound: u64) -> u64 {
+    bound.saturating_add(bound / 100)
+}
+
+/// The items at whose start most bytes are alive, the fullest first.
+fn peaks(live: &[u64]) -> Vec<u32> {
+    let least = live.iter().max().map_or(0, |&most| most - most / 256 * (256 - FULL));
+    let mut peaks: Vec<u32> = (0..index(live.len())).filter(|&item| live[item as usize] >= least).collect();
+    peaks.sort_by_key(|&item| core::cmp::Reverse(live[item as usize]));
+    peaks
 }
 
 /// Who is alive with whom, and how long there is to place them.

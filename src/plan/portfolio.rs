@@ -5,7 +5,8 @@ use super::budget::Clock;
 use super::exact::{Best, dive};
 use super::fit::{Crowd, Fit, Key, order_by, place};
 use super::instance::{Instance, NONE};
-use super::peaks::place_by_peaks;
+use super::peaks::{enough, lower_peaks, place_by_peaks};
+use super::skyline::{Favour, Skyline, Strict};
 use super::stream::place_streaming;
 
 /// The most pairs alive together for which more than one order is tried at any price.
@@ -13,6 +14,12 @@ const PAIRS_FEW: u64 = 2_000_000;
 
 /// The most items that are placed by size whatever the clock says: about a millisecond.
 const ITEMS_FEW: usize = 512;
+
+/// The orders in which valleys are filled, the better one first.
+const FAVOURS: [Favour; 2] = [Favour::Area, Favour::Life];
+
+/// The most items that are placed in many scattered orders: some ten milliseconds each.
+const ITEMS_SCATTERED: usize = 20_000;
 
 /// The most items for a dive: its time grows with their square.
 const DIVE_ITEMS_MAX: usize = 1024;
@@ -46,12 +53,32 @@ fn take(instance: &Instance, best: &mut Best, offsets: Vec<u64>) {
     }
 }
 
-/// The largest first; in long programs after what is alive at the peaks.
+/// The largest first; long programs valley by valley, and again about the peaks that stand out.
 fn place_large(instance: &Instance, crowd: &Crowd, bound: u64, clock: &Clock) -> Option<Vec<u64>> {
-    match &crowd.neighbours {
-        Some(neighbours) => place_by_peaks(instance, crowd, neighbours, bound, clock),
-        None => place(instance, crowd, &order_by(instance, Key::Size), Fit::First, clock),
+    if !crowd.sparse {
+        return place(instance, crowd, &order_by(instance, Key::Size), Fit::First, clock);
     }
+    let sky = Skyline::new(instance, bound);
+    let mut filled: Option<Vec<u64>> = None;
+    let scattered = if instance.len() <= ITEMS_SCATTERED { 8 } else { 2 };
+    let favours = FAVOURS.into_iter().chain((0..scattered).map(Favour::Scattered));
+    for favour in favours {
+        let offsets = sky.as_ref().and_then(|sky| sky.descend(favour, bound, Strict::No, clock));
+        let peak = |offsets: &Vec<u64>| instance.peak_saturating(offsets);
+        if let Some(offsets) = offsets.filter(|o| filled.as_ref().is_none_or(|best| peak(o) < peak(best))) {
+            if peak(&offsets) <= enough(bound) {
+                return Some(offsets);
+            }
+            filled = Some(offsets);
+        }
+    }
+    let neighbours = crowd.neighbours(instance)?;
+    let mut offsets = match filled {
+        Some(offsets) => offsets,
+        None => place_by_peaks(instance, crowd, neighbours, clock)?,
+    };
+    lower_peaks(instance, crowd, neighbours, bound, &mut offsets, clock);
+    Some(offsets)
 }
 
 /// The largest first.
@@ -65,14 +92,20 @@ pub(crate) fn by_size(instance: &Instance, crowd: &Crowd, bound: u64) -> Best {
 pub(crate) fn cheap(instance: &Instance, bound: u64, clock: &Clock) -> Best {
     let few = instance.len() <= ITEMS_FEW && !instance.is_general();
     let crowd = few.then(|| Crowd::new(instance));
-    let mut best = if let Some(crowd) = &crowd {
-        by_size(instance, crowd, bound)
-    } else {
-        let offsets = place_streaming(instance, Fit::Best);
-        Best { peak: instance.peak_saturating(&offsets), offsets, bound }
+    let first = if few { fill_valleys(instance, bound, &Clock::endless()) } else { None };
+    let mut best = match (first, &crowd) {
+        (Some(best), _) => return best,
+        (None, Some(crowd)) => by_size(instance, crowd, bound),
+        (None, None) => {
+            let offsets = place_streaming(instance, Fit::Best);
+            Best { peak: instance.peak_saturating(&offsets), offsets, bound }
+        }
     };
     let fits = best.peak <= instance.capacity && best.peak < NONE;
     if best.peak <= bound || (fits && clock.is_late()) {
+        return best;
+    }
+    if !few && let Some(best) = fill_valleys(instance, bound, clock) {
         return best;
     }
     let crowd = crowd.unwrap_or_else(|| Crowd::new(instance));
@@ -82,6 +115,9 @@ pub(crate) fn cheap(instance: &Instance, bound: u64, clock: &Clock) -> Best {
         if let Some(offsets) = placed {
             take(instance, &mut best, offsets);
         }
+    }
+    if !crowd.sparse {
+        fill_anyway(instance, &mut best, clock);
     }
     improve_cheaply(instance, &crowd, &mut best, clock);
     best
@@ -106,15 +142,43 @@ fn improve_cheaply(instance: &Instance, crowd: &Crowd, best: &mut Best, clock: &
     }
 }
 
-/// The largest first, then a dive, then the other cheap plans: until one meets the bound.
+/// Valley by valley, then the largest first, then a dive and the other cheap plans: until one meets the bound.
 pub(crate) fn fast(instance: &Instance, bound: u64) -> Best {
+    let clock = Clock::endless();
+    if let Some(best) = fill_valleys(instance, bound, &clock) {
+        return best;
+    }
     let crowd = Crowd::new(instance);
     let mut best = by_size(instance, &crowd, bound);
-    if best.peak > bound && best.peak < NONE && crowd.pairs <= PAIRS_FEW && instance.len() <= DIVE_ITEMS_MAX {
-        dive(instance, &mut best);
+    if best.peak > bound && !crowd.sparse {
+        fill_anyway(instance, &mut best, &clock);
     }
     if crowd.pairs <= PAIRS_FAST {
-        improve_cheaply(instance, &crowd, &mut best, &Clock::endless());
+        if best.peak > bound && best.peak < NONE && instance.len() <= DIVE_ITEMS_MAX {
+            dive(instance, &mut best);
+        }
+        improve_cheaply(instance, &crowd, &mut best, &clock);
     }
     best
+}
+
+/// A plan at the bound, if filling valleys finds one.
+fn fill_valleys(instance: &Instance, bound: u64, clock: &Clock) -> Option<Best> {
+    let sky = Skyline::new(instance, bound)?;
+    let plans = FAVOURS.iter().filter_map(|&favour| sky.descend(favour, bound, Strict::Yes, clock));
+    plans
+        .map(|offsets| Best { peak: instance.peak_saturating(&offsets), offsets, bound })
+        .find(|best| best.peak <= bound)
+}
+
+/// Takes over what filling valleys gives, even if it stands out.
+fn fill_anyway(instance: &Instance, best: &mut Best, clock: &Clock) {
+    let Some(sky) = Skyline::new(instance, best.bound) else { return };
+    for favour in FAVOURS {
+        if best.peak > best.bound
+            && let Some(offsets) = sky.descend(favour, best.bound, Strict::No, clock)
+        {
+            take(instance, best, offsets);
+        }
+    }
 }

@@ -61,7 +61,7 @@ impl Index {
         for (&source, item) in reduced.instances[0].source.iter().zip(0..) {
             item_of[source as usize] = item;
         }
-        Ok(crowd.neighbours.is_some().then_some(Self { reduced, crowd, item_of }))
+        Ok(crowd.sparse.then_some(Self { reduced, crowd, item_of }))
     }
 }
 
@@ -184,7 +184,7 @@ impl Replanner {
 fn displaced(instance: &Instance, crowd: &Crowd, changed: &[u32], offsets: &mut [u64]) -> Vec<u32> {
     let mut homeless = Vec::new();
     let mut meets = Vec::new();
-    let Some(neighbours) = &crowd.neighbours else { return homeless };
+    let Some(neighbours) = crowd.neighbours(instance) else { return homeless };
     for &item in changed {
         let at = item as usize;
         let (offset, size) = (offsets[at], instance.items[at].size);

@@ -33,7 +33,7 @@ pub(crate) fn place_streaming(instance: &Instance, fit: Fit) -> Vec<u64> {
 }
 
 /// Sorts by end: by counting where ends are dense.
-fn sort_by_end(instance: &Instance, by_end: &mut [u32]) {
+pub(super) fn sort_by_end(instance: &Instance, by_end: &mut [u32]) {
     let items = &instance.items;
     let last = items.iter().map(|item| item.upper).max().unwrap_or(0) as usize;
     if last > 4 * items.len() + 1024 {

@@ -8,6 +8,7 @@ mod search;
 mod turns;
 
 pub(crate) use drive::{Best, dive, improve};
+pub(crate) use net::Units;
 
 /// How far a search has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
