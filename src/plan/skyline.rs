@@ -13,7 +13,6 @@
 //! they lead to a plan of that height at once, this finds it in far less time, since nobody is asked who is alive
 //! with whom. Deliberately absent: pins, gaps, alignments of single items; and second thoughts.
 
-use core::cmp::Reverse;
 use core::ops::Range;
 
 use super::budget::Clock;
