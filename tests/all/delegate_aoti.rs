@@ -6,8 +6,8 @@
 use super::support::kernel::Data;
 use super::support::npz;
 use arenite::delegate::{
-    AotiCpuBackend, Delegate, DelegateCall, DelegateError, DelegateLoad, DelegatePayload, LoadedDelegate, NamedData,
-    NativeCode,
+    AotiCpuBackend, Delegate, DelegateCall, DelegateError, DelegateLoad, DelegatePayload, LoadedDelegate,
+    NamedData, NativeCode,
 };
 use arenite::tensor::{DType, Tensor};
 use arenite::value::{Value, ValueId};

@@ -3,7 +3,9 @@
 use super::stand_in::StandIn;
 use super::support::kernel::Data;
 use super::support::npz;
-use arenite::exec::{CAPTURE_AFTER, Input, LoadOptions, Loader, MAX_MAPPED_BYTES, Method, Output, TensorInput};
+use arenite::exec::{
+    CAPTURE_AFTER, Input, LoadOptions, Loader, MAX_MAPPED_BYTES, Method, Output, TensorInput,
+};
 use arenite::program::{Program, ProgramOptions};
 use arenite::space::cuda::{CudaSpace, PinnedSpace};
 use arenite::{ArenaSet, HostSpace};
