@@ -43,8 +43,9 @@ unsafe extern "C" fn get_device(out: *mut c_int) -> c_int {
 
 unsafe extern "C" fn set_device(index: c_int) -> c_int {
     // The caller of compiled code made the device current for this thread, and restores what was before.
-    let opened = u16::try_from(index).ok().and_then(|index| Device::open(index).ok());
-    if opened.is_some() { 0 } else { 101 }
+    let is_current = with_run(|run| Ok(run.backend.device().1 == index)).unwrap_or(false);
+    let is_there = || u16::try_from(index).is_ok_and(|index| Device::open(index).is_ok());
+    if is_current || is_there() { 0 } else { 101 }
 }
 
 unsafe extern "C" fn malloc(out: *mut *mut c_void, size_bytes: usize) -> c_int {

@@ -92,15 +92,17 @@ impl Storage {
 }
 
 impl Handle {
-    /// A new handle, counted once.
+    /// A new handle, counted once. There are no more sizes and strides than a tensor can have.
     pub(super) fn give(
         storage: Arc<Storage>,
-        sizes: Dims<i64>,
-        strides: Dims<i64>,
+        sizes: &[i64],
+        strides: &[i64],
         offset: i64,
         dtype: DType,
     ) -> *mut Self {
         let count = AtomicU32::new(1);
+        let of = |items: &[i64]| Dims::new(items).unwrap_or_else(Dims::empty);
+        let (sizes, strides) = (of(sizes), of(strides));
         Box::into_raw(Box::new(Self { magic: MAGIC, count, storage, sizes, strides, offset, dtype }))
     }
 
@@ -108,8 +110,8 @@ impl Handle {
     pub(super) fn borrow(
         (address, size_bytes): (NonNull<u8>, usize),
         (device_type, device_index): (i32, i32),
-        sizes: Dims<i64>,
-        strides: Dims<i64>,
+        sizes: &[i64],
+        strides: &[i64],
         offset: i64,
         dtype: DType,
     ) -> *mut Self {
@@ -241,7 +243,7 @@ mod tests {
     #[test]
     fn a_handle_ends_with_its_last_count() {
         let storage = Arc::new(Storage::heap(64).unwrap());
-        let handle = Handle::give(Arc::clone(&storage), Dims::empty(), Dims::empty(), 0, DType::Float32);
+        let handle = Handle::give(Arc::clone(&storage), &[], &[], 0, DType::Float32);
         // SAFETY: `handle` was just given.
         unsafe { Handle::get(handle) }.unwrap().count_again();
         // SAFETY: it was counted twice.

@@ -179,7 +179,7 @@ impl Binder {
                 let size_bytes = usize::try_from(constant.storage_bytes).unwrap_or(usize::MAX);
                 let Constant { sizes, strides, storage_offset, dtype, .. } = constant;
                 let handle =
-                    Handle::borrow((address, size_bytes), device, *sizes, *strides, *storage_offset, *dtype);
+                    Handle::borrow((address, size_bytes), device, sizes, strides, *storage_offset, *dtype);
                 pairs.push((taker, handle));
             }
             if is_state {

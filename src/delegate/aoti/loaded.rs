@@ -16,7 +16,7 @@
 //! * **L2** Scratch is reset only while no storage of an earlier run is alive (`scope` is ours alone).
 
 use super::container::Container;
-use super::handle::{Handle, Origin, is_dense};
+use super::handle::{Handle, Origin, dense_strides, is_dense};
 use super::platform::Platform;
 use super::run::{Backend, Placement, Run, during};
 use super::weights::{Weights, fill};
@@ -164,10 +164,12 @@ impl Loaded {
         let device = self.platform.device();
         for index in 0..self.container.inputs {
             let tensor = call.tensor(index)?;
-            let (sizes, strides) = (as_i64(tensor.sizes()), as_i64(&tensor.strides()));
+            let sizes = as_i64(tensor.sizes());
+            let strides =
+                if tensor.is_row_major() { dense_strides(&sizes) } else { as_i64(&tensor.strides()) };
             let address = tensor.address().unwrap_or(NonNull::<u128>::dangling().cast());
             self.slots.inputs[index] =
-                Handle::borrow((address, tensor.size_bytes()), device, sizes, strides, 0, tensor.dtype());
+                Handle::borrow((address, tensor.size_bytes()), device, &sizes, &strides, 0, tensor.dtype());
         }
         Ok(())
     }
@@ -353,11 +355,13 @@ fn fit_output(target: &mut Tensor, made: &Handle) -> Result<usize, String> {
 
 /// Whether the code's elements lie, without gaps, as the planned tensor's do.
 fn is_laid_out(target: &Tensor, made: &Handle) -> bool {
+    if target.is_row_major() && is_dense(&made.sizes, &made.strides) {
+        return true;
+    }
     let planned = as_i64(&target.strides());
     let same = made.sizes.iter().zip(made.strides.iter().zip(planned.iter()));
     let mut same = same.filter(|(size, _)| **size != 1);
     same.all(|(_, (made, planned))| made == planned)
-        || (target.is_row_major() && is_dense(&made.sizes, &made.strides))
 }
 
 impl LoadedDelegate for Loaded {

@@ -22,14 +22,14 @@ pub(super) unsafe fn give<T>(out: *mut T, value: T) -> Result<()> {
     Ok(())
 }
 
-/// Reads sizes or strides.
+/// Sizes or strides: no more than a tensor can have.
 ///
 /// # Safety
-/// * `items` is valid for reading `count` numbers, or null.
-pub(super) unsafe fn dims(items: *const i64, count: i64) -> Result<Dims<i64>> {
+/// * `items` is valid for reading `count` numbers, or null, and stays so while the result is used.
+pub(super) unsafe fn dims<'a>(items: *const i64, count: i64) -> Result<&'a [i64]> {
     let len = usize::try_from(count).map_err(|_| format!("a tensor of {count} dimensions was asked for"))?;
     if len == 0 {
-        return Ok(Dims::empty());
+        return Ok(&[]);
     }
     let items = NonNull::new(items.cast_mut()).ok_or("a null list of sizes was passed")?;
     if len > crate::tensor::RANK_MAX {
@@ -39,8 +39,7 @@ pub(super) unsafe fn dims(items: *const i64, count: i64) -> Result<Dims<i64>> {
         ));
     }
     // SAFETY: valid for `len` numbers, by the caller.
-    let slice = unsafe { core::slice::from_raw_parts(items.as_ptr(), len) };
-    Dims::new(slice).ok_or_else(|| "too many dimensions".into())
+    Ok(unsafe { core::slice::from_raw_parts(items.as_ptr(), len) })
 }
 
 pub(super) fn dtype(code: i32) -> Result<DType> {
@@ -53,8 +52,8 @@ pub(super) fn checked_span(sizes: &[i64], strides: &[i64], dtype: DType) -> Resu
 }
 
 /// A new tensor with memory of its own on a device.
-pub(super) fn new_owning(sizes: Dims<i64>, strides: Dims<i64>, dtype: DType, device: i32) -> Result<Tensor> {
-    let size_bytes = checked_span(&sizes, &strides, dtype)?;
+pub(super) fn new_owning(sizes: &[i64], strides: &[i64], dtype: DType, device: i32) -> Result<Tensor> {
+    let size_bytes = checked_span(sizes, strides, dtype)?;
     let here = with_run(|run| Ok(run.backend.device().0));
     let storage = match here {
         Ok(here) if here == device => with_run(|run| run.storage(size_bytes))?,
@@ -68,18 +67,18 @@ pub(super) fn new_owning(sizes: Dims<i64>, strides: Dims<i64>, dtype: DType, dev
 /// A view of a storage, checked to lie inside it.
 pub(super) fn view(
     storage: &Arc<Storage>,
-    sizes: Dims<i64>,
-    strides: Dims<i64>,
+    sizes: &[i64],
+    strides: &[i64],
     offset: i64,
     dtype: DType,
 ) -> Result<Tensor> {
-    let span = checked_span(&sizes, &strides, dtype)?;
+    let span = checked_span(sizes, strides, dtype)?;
     let start = usize::try_from(offset).ok().and_then(|offset| offset.checked_mul(dtype.size_bytes()));
     let end = start.and_then(|start| start.checked_add(span));
     if end.is_none_or(|end| span > 0 && end > storage.size_bytes) {
         return Err(format!(
-            "a view of sizes {:?} at element {offset} reaches outside its storage of {} bytes",
-            &*sizes, storage.size_bytes
+            "a view of sizes {sizes:?} at element {offset} reaches outside its storage of {} bytes",
+            storage.size_bytes
         ));
     }
     Ok(Handle::give(Arc::clone(storage), sizes, strides, offset, dtype))
@@ -114,7 +113,7 @@ pub(super) unsafe fn clone_tensor(tensor: Tensor, out: *mut Tensor) -> Result<()
     // SAFETY: null or live, by the caller.
     let source = unsafe { Handle::get(tensor) }?;
     let device = source.storage.device_type;
-    let made = new_owning(source.sizes, source.strides, source.dtype, device)?;
+    let made = new_owning(&source.sizes, &source.strides, source.dtype, device)?;
     // SAFETY: just made.
     let target = unsafe { Handle::get(made) }?;
     let (to, from) = ((&*target.storage, target.address()), (&*source.storage, source.address()));

@@ -69,8 +69,10 @@ shims! {
         fn aoti_torch_empty_strided(rank: i64, sizes: *const i64, strides: *const i64, kind: i32, device: i32, _index: i32, out: *mut Tensor) {
             // SAFETY: the C interface.
             let sizes = unsafe { dims(sizes, rank) }?;
+            let dense;
             let strides = if strides.is_null() {
-                dense_strides(&sizes)
+                dense = dense_strides(sizes);
+                &*dense
             } else {
                 // SAFETY: the C interface.
                 unsafe { dims(strides, rank) }?
@@ -141,7 +143,7 @@ shims! {
             // SAFETY: the C interface.
             let strides = unsafe { dims(strides, rank) }?;
             let kind = dtype(kind)?;
-            let span = checked_span(&sizes, &strides, kind)?;
+            let span = checked_span(sizes, strides, kind)?;
             let before = usize::try_from(offset).ok().and_then(|offset| offset.checked_mul(kind.size_bytes()));
             let before = before.ok_or_else(|| format!("a tensor at element {offset} of its storage"))?;
             let address = match NonNull::new(data.cast::<u8>()) {
@@ -197,7 +199,7 @@ shims! {
             if kind.size_bytes() != tensor.dtype.size_bytes() {
                 return Err(format!("{} elements viewed as {kind}, which differ in width", tensor.dtype));
             }
-            let made = Handle::give(Arc::clone(&tensor.storage), tensor.sizes, tensor.strides, tensor.offset, kind);
+            let made = Handle::give(Arc::clone(&tensor.storage), &tensor.sizes, &tensor.strides, tensor.offset, kind);
             // SAFETY: the C interface.
             unsafe { give(out, made) }
         }

@@ -7,13 +7,16 @@
 use super::driver::{Driver, Failure, done, driver};
 use crate::space::SpaceId;
 use core::ffi::{c_char, c_int};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::sync::Once;
 
 static DEVICES: Mutex<Option<HashMap<u16, Result<&'static Device, String>>>> = Mutex::new(None);
 static FREES_AFTER_SHUTDOWN: AtomicU64 = AtomicU64::new(0);
+/// Whether this is the child of a fork of a process that had opened a device: the driver does not work there.
+static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// One CUDA device, with its primary context.
 #[derive(Debug)]
@@ -26,8 +29,6 @@ pub struct Device {
     total_bytes: usize,
     /// The unit in which physical memory is mapped, where the device can do that.
     granularity_bytes: Option<usize>,
-    /// The process it was opened in: a child after a fork cannot use it.
-    process: u32,
 }
 
 /// A context that lives as long as the process.
@@ -80,6 +81,17 @@ pub fn frees_after_shutdown() -> u64 {
     FREES_AFTER_SHUTDOWN.load(Ordering::Relaxed)
 }
 
+/// Has children of this process know that they are.
+fn watch_forks() {
+    unsafe extern "C" fn in_child() {
+        FORKED.store(true, Ordering::Relaxed);
+    }
+    static WATCHED: Once = Once::new();
+    // SAFETY: the handler lives as long as the process, and does nothing but store to a static. Where the C library has
+    // no memory to note it, a child finds out from the driver's errors.
+    WATCHED.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) });
+}
+
 /// Notes the outcome of a free: after the driver's end it has nothing left to do.
 pub(super) fn note_free(outcome: Result<(), Failure>) {
     if matches!(outcome, Err(Failure::SHUT_DOWN | Failure::CONTEXT_DESTROYED)) {
@@ -109,6 +121,7 @@ impl Device {
         if let Some(reason) = absence(index) {
             return Err(reason);
         }
+        watch_forks();
         let driver = driver()?;
         let text = |failure: Failure| format!("cuda:{index} cannot be used: {failure}");
         let mut device = 0;
@@ -134,7 +147,6 @@ impl Device {
             capability: (0, 0),
             total_bytes,
             granularity_bytes: None,
-            process: std::process::id(),
         };
         let attribute = |which: Attribute| opened.attribute(device, which as c_int).map_err(text);
         let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
@@ -228,7 +240,7 @@ impl Device {
     }
 
     fn check_process(&self) -> Result<(), String> {
-        if self.process == std::process::id() {
+        if self.is_usable() {
             Ok(())
         } else {
             Err("CUDA was opened before this process was forked and cannot be used in the child; use spawn"
@@ -237,8 +249,9 @@ impl Device {
     }
 
     /// Whether this process may call the driver: a forked child may not.
+    #[expect(clippy::unused_self, reason = "a device is opened before this can be false")]
     pub(super) fn is_usable(&self) -> bool {
-        self.process == std::process::id()
+        !FORKED.load(Ordering::Relaxed)
     }
 
     /// Makes the context current on this thread until the result is dropped.
