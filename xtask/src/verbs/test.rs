@@ -24,6 +24,8 @@ pub(crate) fn run(_words: &[String]) -> Outcome {
     for package in ["arenite-capi", "xtask"] {
         count.run(&mut cargo(&["test", "--quiet", "--package", package]))?;
     }
+    shell::run(&mut cargo(&["run", "--quiet", "--package", "arenite-races"]))?;
+    super::sanitize::run(&[])?;
     for example in examples()? {
         shell::run(&mut cargo(&[
             "run",
