@@ -1,4 +1,4 @@
-//! What several threads do at once with arenas and pools, for AddressSanitizer and ThreadSanitizer.
+//! What several threads do at once with arenas and pools, for `AddressSanitizer` and `ThreadSanitizer`.
 //!
 //! `cargo xtask sanitize` builds and runs it; without a sanitizer it is an ordinary check of the same.
 //!
