@@ -10,6 +10,8 @@
 #![allow(missing_docs, reason = "a program that measures")]
 #![allow(clippy::print_stdout, clippy::cast_possible_truncation, reason = "a program that measures")]
 
+#[cfg(feature = "allocator-api2")]
+mod allocators;
 mod work;
 
 use arenite::{DeviceRegion, HostSpace, MemorySpace, Pool, SpaceId};
@@ -279,6 +281,8 @@ fn main() {
     );
     println!("|---|---:|---:|---:|---:|---:|");
     work::all();
+    #[cfg(feature = "allocator-api2")]
+    allocators::all();
     println!("\n| any space | arenite, ns | published peer, another machine |\n|---|---:|---|");
     any_space();
     pools();

@@ -7,51 +7,63 @@ use super::{Arena, Scope};
 use crate::space::HostAccessible;
 use allocator_api2::alloc::{AllocError, Allocator};
 use core::alloc::Layout;
+use core::num::NonZeroUsize;
 use core::ptr::NonNull;
 
 impl<S: HostAccessible> Arena<S> {
     /// Whether a block of the current chunk ends where the arena stands.
-    #[inline]
-    fn is_last(&self, address: NonNull<u8>, size_bytes: usize) -> bool {
-        let start = address.addr();
-        start.get() + size_bytes == depth(self.depth.get())
-            && size_bytes > 0
+    #[inline(always)]
+    fn is_last(&self, start: NonZeroUsize, size_bytes: usize) -> bool {
+        depth(start.get() + size_bytes) == self.depth.get()
             && start >= self.base.get().addr()
             // There the last byte may be given out (C4).
             && self.depth.get() != self.end.get()
     }
 
-    /// Moves the end of the last block, at `address`, to be `size_bytes` after its start; false where that is
-    /// too far.
-    #[inline]
-    fn resize_last(&self, address: NonNull<u8>, size_bytes: usize) -> bool {
-        // A layout's size and an address of this arena do not wrap (`ADDRESS_MAX`).
-        let next = depth(address.addr().get() + size_bytes);
-        if next < self.end.get() {
-            return false;
+    #[inline(always)]
+    fn free(&self, start: NonZeroUsize, size_bytes: usize) {
+        if self.is_last(start, size_bytes) {
+            self.rewind_to(depth(start.get()));
         }
-        if next > self.depth.get() {
-            self.rewind_to(next);
-        } else {
-            self.depth.set(next);
-        }
-        true
     }
 
-    fn resized(&self, address: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        let is_aligned = address.addr().get() & (new.align() - 1) == 0;
-        let in_place = if self.is_last(address, old.size()) {
-            is_aligned && self.resize_last(address, new.size())
-        } else {
-            is_aligned && new.size() <= old.size()
-        };
-        if in_place {
+    #[inline(always)]
+    fn grown(&self, address: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        let start = address.addr();
+        // A layout's size and an address of this arena do not wrap (`ADDRESS_MAX`).
+        let next = depth(start.get() + new.size());
+        let is_aligned = start.get() & (new.align() - 1) == 0;
+        if is_aligned && self.is_last(start, old.size()) && next >= self.end.get() {
+            self.depth.set(next);
             return Ok(NonNull::slice_from_raw_parts(address, new.size()));
         }
+        self.moved(address, old.size(), new)
+    }
+
+    #[inline(always)]
+    fn shrunk(&self, address: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        let start = address.addr();
+        if start.get() & (new.align() - 1) != 0 {
+            return self.moved(address, new.size(), new);
+        }
+        if self.is_last(start, old.size()) {
+            self.rewind_to(depth(start.get() + new.size()));
+        }
+        Ok(NonNull::slice_from_raw_parts(address, new.size()))
+    }
+
+    /// A copy of the first `size_bytes` of a block, in one for `new`.
+    #[inline]
+    fn moved(
+        &self,
+        address: NonNull<u8>,
+        size_bytes: usize,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
         let moved = self.bump_or_grow(new).map_err(|_| AllocError)?;
         // SAFETY: both are live blocks of host memory of at least so many bytes; the new one was never given
         // before (A3), so they do not overlap.
-        unsafe { moved.copy_from_nonoverlapping(address, old.size().min(new.size())) };
+        unsafe { moved.copy_from_nonoverlapping(address, size_bytes) };
         Ok(NonNull::slice_from_raw_parts(moved, new.size()))
     }
 }
@@ -69,9 +81,7 @@ unsafe impl<S: HostAccessible> Allocator for &Arena<S> {
 
     #[inline]
     unsafe fn deallocate(&self, address: NonNull<u8>, layout: Layout) {
-        if self.is_last(address, layout.size()) {
-            self.resize_last(address, 0);
-        }
+        self.free(address.addr(), layout.size());
     }
 
     #[inline]
@@ -81,7 +91,7 @@ unsafe impl<S: HostAccessible> Allocator for &Arena<S> {
         old: Layout,
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
-        self.resized(address, old, new)
+        self.grown(address, old, new)
     }
 
     #[inline]
@@ -91,7 +101,7 @@ unsafe impl<S: HostAccessible> Allocator for &Arena<S> {
         old: Layout,
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
-        self.resized(address, old, new)
+        self.shrunk(address, old, new)
     }
 }
 
@@ -115,7 +125,7 @@ unsafe impl<S: HostAccessible> Allocator for &Scope<'_, S> {
         old: Layout,
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
-        self.arena.resized(address, old, new)
+        self.arena.grown(address, old, new)
     }
 
     #[inline]
@@ -125,6 +135,6 @@ unsafe impl<S: HostAccessible> Allocator for &Scope<'_, S> {
         old: Layout,
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
-        self.arena.resized(address, old, new)
+        self.arena.shrunk(address, old, new)
     }
 }

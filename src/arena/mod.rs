@@ -18,7 +18,7 @@
 //!   or nothing fits there.
 //! * **A2** `base` is the pointer to the current chunk, with its provenance, which was exposed.
 //! * **A3** Nothing from the cursor to the end of the current chunk, nor in later chunks, is given out. Where the
-//!   cursor is [`NOWHERE`], nothing is given out at all, whatever chunks are there.
+//!   cursor is `NOWHERE`, nothing is given out at all, whatever chunks are there.
 //! * **A4** In the first chunk, `high` or `depth` is the least deep that the cursor was since the chunk was entered,
 //!   and every point to go back to is in this chunk or before it. Anywhere else `high` is deeper than any cursor:
 //!   whoever goes back takes the careful way.

@@ -8,7 +8,7 @@
 //! A kept node stays live and booked in the pool's books, for the same tag and size, so that taking it again
 //! changes nothing there. Whoever reads the books or looks for memory empties all magazines first, under the
 //! pool's lock. That is rare, taking is not: the thread that takes only says so, and whoever empties makes sure that
-//! it is heard ([`Barrier`]), so that taking has no locked instruction.
+//! it is heard (`Barrier`), so that taking has no locked instruction.
 //!
 //! Deliberately absent: more than a handful. Many blocks of a size are the size classes' work.
 //!

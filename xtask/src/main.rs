@@ -5,6 +5,7 @@
 //! ```text
 //! cargo xtask demo            build the wheel, run a program from Python, show the report
 //! cargo xtask gpu-bundle      one folder for a machine with a GPU
+//! cargo xtask sanitize        what threads do at once, under sanitizers
 //! cargo xtask test            every Rust and Python test
 //! cargo xtask peers alloc     arenas and pools beside their peers in Rust
 //! cargo xtask peers plan      the planner beside its targets and MiniMalloc

@@ -6,6 +6,7 @@ mod gpu_bundle;
 mod peers_alloc;
 mod peers_plan;
 mod peers_python;
+mod sanitize;
 mod test;
 
 /// What a verb gives back: nothing, or one sentence on what went wrong.
@@ -25,6 +26,11 @@ pub(crate) struct Verb {
 pub(crate) const TABLE: &[Verb] = &[
     Verb { name: "demo", about: "builds the wheel and runs seed_net from Python", run: demo::run },
     Verb { name: "gpu-bundle", about: "gathers what a machine with a GPU runs", run: gpu_bundle::run },
+    Verb {
+        name: "sanitize",
+        about: "runs threads under AddressSanitizer and ThreadSanitizer, with a nightly",
+        run: sanitize::run,
+    },
     Verb { name: "test", about: "runs every Rust and Python test", run: test::run },
     Verb {
         name: "peers alloc",

@@ -9,9 +9,8 @@ use crate::shell::{self, cargo};
 /// Runs `benches/peers` and `benches/counts.rs`.
 pub(crate) fn run(_words: &[String]) -> Outcome {
     for name in ["peers", "counts"] {
-        let arguments =
-            ["bench", "--quiet", "--package", "arenite", "--no-default-features", "--bench", name];
-        shell::run(&mut cargo(&arguments))?;
+        let arguments = ["bench", "--quiet", "--package", "arenite", "--no-default-features"];
+        shell::run(cargo(&arguments).args(["--features", "allocator-api2", "--bench", name]))?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@
 
 use super::Outcome;
 use crate::python::{Build, Environment};
-use crate::shell::{self, cargo, root};
+use crate::shell::{self, cargo, root, target};
 use std::process::Command;
 
 const FEATURE_SETS: [&[&str]; 4] =
@@ -24,6 +24,8 @@ pub(crate) fn run(_words: &[String]) -> Outcome {
     for package in ["arenite-capi", "xtask"] {
         count.run(&mut cargo(&["test", "--quiet", "--package", package]))?;
     }
+    shell::run(&mut cargo(&["run", "--quiet", "--package", "arenite-races"]))?;
+    super::sanitize::run(&[])?;
     for example in examples()? {
         shell::run(&mut cargo(&[
             "run",
@@ -35,12 +37,28 @@ pub(crate) fn run(_words: &[String]) -> Outcome {
             &example,
         ]))?;
     }
+    a_diverging_replay_ends_with_1()?;
     let packages = ["maturin>=1.9,<2", "numpy", "ml_dtypes", "pytest", "pytest-timeout", "mypy"];
     let environment = Environment::ready("test", &packages)?;
     environment.install_wheel(Build::Checked)?;
     count.run(&mut environment.command(&["-m", "pytest", "-c", "py/pyproject.toml", "py/tests"]))?;
     println!("\n{} passed, {} failed", count.passed, count.failed);
     Ok(())
+}
+
+/// A trace that asks for more than there is: the example that replays it ends with 1 and names the event.
+fn a_diverging_replay_ends_with_1() -> Outcome {
+    let path = target().join("diverges.csv");
+    let log = "Thread,Time,Action,Pointer,Size,Stream\n1,0,allocate,0x7f0000000000,1048576,0\n";
+    std::fs::write(&path, log).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut example = cargo(&["run", "--quiet", "--package", "arenite", "--all-features", "--example"]);
+    let output = example.args(["08_trace", "--"]).arg(&path).arg("4096").output();
+    let output = output.map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    if output.status.code() == Some(1) && said.contains("event 0") {
+        return Ok(());
+    }
+    Err(format!("a replay that diverges ended with {} and said: {said}", output.status))
 }
 
 /// The examples that need no argument and no special hardware.
