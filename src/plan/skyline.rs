@@ -13,13 +13,15 @@
 //! they lead to a plan of that height at once, this finds it in far less time, since nobody is asked who is alive
 //! with whom. Deliberately absent: pins, gaps, alignments of single items; and second thoughts.
 
-use core::cmp::Reverse;
 use core::ops::Range;
 
 use super::budget::Clock;
 use super::exact::Units;
 use super::instance::{Instance, Item, align_up};
 use super::stream::sort_by_end;
+
+/// The orders in which valleys are filled, the better one first.
+pub(crate) const FAVOURS: [Favour; 2] = [Favour::Area, Favour::Life];
 
 /// Whether a plan above the height is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
