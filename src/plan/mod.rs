@@ -51,6 +51,7 @@ pub mod svg;
 mod tiers;
 mod verify;
 mod verify_few;
+mod verify_near;
 
 pub use bound::{Culprits, culprits};
 pub use budget::{Budget, Cancel};
