@@ -45,6 +45,7 @@ mod result;
 mod skyline;
 mod solve;
 mod spec;
+mod spill;
 mod strategies;
 mod stream;
 pub mod svg;

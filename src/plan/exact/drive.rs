@@ -57,6 +57,9 @@ pub(crate) fn improve(
 /// The nodes of a dive, in eighths of its buffers.
 const DIVE_NODES: u64 = 10;
 
+/// The most buffers of a part that is better searched in full.
+const SMALL: usize = 512;
+
 /// The nodes that each height gets in the first round: eight a buffer for some hundred buffers; for many, each
 /// of which costs more, a descent and a little more.
 fn slice_nodes(buffers: u64) -> u64 {
@@ -172,7 +175,9 @@ impl<'n, T: Units> Descent<'n, T> {
         let nodes = slice.saturating_mul(slice_nodes(self.net.len() as u64));
         while self.peak > self.bound.max(best.bound) && !clock.is_over() {
             let mut low = self.low.take().unwrap_or_else(|| self.turns(self.bound));
-            match low.run(nodes, clock) {
+            // Half of the time: what has no gaps is found nowhere else.
+            let share = if self.net.len() <= SMALL { 3 } else { 1 };
+            match low.run(nodes.saturating_mul(share), clock) {
                 Outcome::Solved => return self.accept(instance, &low, best, improved),
                 Outcome::Exhausted if sees_all(instance) => {
                     self.bound += self.net.unit;
@@ -224,7 +229,7 @@ impl<'n, T: Units> Descent<'n, T> {
         let unit = self.net.unit;
         let each = DIVE_NODES * self.net.len() as u64 / 8;
         // Small parts are better searched in full: dives get a small share there.
-        let share = if self.net.len() <= 512 { 4 } else { 1 };
+        let share = if self.net.len() <= SMALL { 4 } else { 1 };
         for _ in 0..(nodes / each / share).max(1) {
             let gap = (self.peak - self.bound) / unit;
             let height = self.peak - (gap >> (1 + self.dives % 6)).max(1) * unit;
