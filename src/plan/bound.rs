@@ -4,8 +4,9 @@
 //! Live bytes are summed at every start; with one alignment throughout, sizes count rounded up, less the
 //! padding that the topmost buffer may leave off. Deliberately absent: bounds that need a search.
 
-use super::instance::{Instance, Segment, align_up};
+use super::instance::{Instance, Item, Segment, align_up};
 use super::spec::{Lifespan, Problem};
+use super::stream::sort_by_end;
 
 /// The lower bound of one instance, or `None` if it does not fit in 64 bits.
 pub(crate) fn lower_bound(instance: &Instance) -> Option<u64> {
@@ -90,6 +91,22 @@ fn sweep_counting(
         *end = end.wrapping_add(weight);
     }
     Some(most)
+}
+
+/// The bytes alive when each item starts, itself and those before it included.
+pub(crate) fn live_at_starts(instance: &Instance) -> Vec<u64> {
+    let mut by_end: Vec<u32> = (0..u32::try_from(instance.len()).unwrap_or(u32::MAX)).collect();
+    sort_by_end(instance, &mut by_end);
+    let mut ends = by_end.iter().map(|&item| &instance.items[item as usize]).peekable();
+    let mut live = 0_u64;
+    let start = |item: &Item| {
+        while let Some(ended) = ends.next_if(|ended| ended.upper <= item.lower) {
+            live -= ended.size;
+        }
+        live = live.saturating_add(item.size);
+        live
+    };
+    instance.items.iter().map(start).collect()
 }
 
 /// The buffers that are alive when the most bytes are, and what that says about the peak.

@@ -342,8 +342,6 @@ fn forbid(instance: &Instance, item: usize, other: usize, offset: u64, out: &mut
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     Size,
-    /// Size in tiers of a factor of eight: the first by size, the others in order of start.
-    Tier,
     Life,
     Area,
     Start,
@@ -364,13 +362,6 @@ pub(crate) fn sort_by(instance: &Instance, key: Key, order: &mut [u32]) {
     match key {
         Key::Start => {}
         Key::Size => order.sort_by_key(|&item| core::cmp::Reverse(size(item))),
-        Key::Tier => {
-            let most = instance.items.iter().map(|item| item.size).max().unwrap_or(1);
-            order.sort_by_key(|&item| match (most / size(item)).ilog2() / 3 {
-                0 => (0, core::cmp::Reverse(size(item))),
-                tier => (tier, core::cmp::Reverse(0)),
-            });
-        }
         Key::Life => order.sort_by_key(|&item| core::cmp::Reverse((life(item), size(item)))),
         Key::Area => {
             order.sort_by_key(|&item| core::cmp::Reverse(u128::from(life(item)) * u128::from(size(item))));

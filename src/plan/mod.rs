@@ -18,9 +18,9 @@
 //! |---|---|
 //! | [`Naive`] | shares nothing |
 //! | [`FirstFit`], [`BestFit`] | in order of start, as a dynamic allocator |
-//! | [`Tiered`] | in order of start, the large before the small: for very long programs |
+//! | [`Tiered`] | in order of start, around what is large or alive at the peaks: for very long programs |
 //! | [`GreedyBySize`] | the largest first, into the lowest gap |
-//! | [`Portfolio`] | the best of several orders, and a dive: the fast mode |
+//! | [`Portfolio`] | fills valley by valley, and tries several orders: the fast mode |
 //! | [`Exact`] | searches within a [`Budget`], proves optimality or says how far it is |
 //!
 //! [`replan`] mends a plan after a change, a [`Replanner`] after many; [`csv`] reads and writes problems and plans; [`svg`] draws them;
@@ -37,7 +37,6 @@ mod exact;
 mod fit;
 mod instance;
 mod neighbours;
-mod peaks;
 mod portfolio;
 mod reduce;
 mod replan;
@@ -46,11 +45,14 @@ mod result;
 mod skyline;
 mod solve;
 mod spec;
+mod spill;
 mod strategies;
 mod stream;
 pub mod svg;
+mod tiers;
 mod verify;
 mod verify_few;
+mod verify_near;
 
 pub use bound::{Culprits, culprits};
 pub use budget::{Budget, Cancel};

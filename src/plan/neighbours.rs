@@ -31,17 +31,6 @@ impl Neighbours {
         Self { run, starts, carried }
     }
 
-    /// Calls `visit` with each item that is alive in some steps, in order of start.
-    pub(crate) fn alive_in(&self, instance: &Instance, lower: u32, upper: u32, mut visit: impl FnMut(usize)) {
-        let items = &instance.items;
-        let first = items.partition_point(|item| item.lower < lower);
-        let run = (first / self.run).min(self.starts.len().saturating_sub(2));
-        let carried = &self.carried[self.starts[run] as usize..self.starts[run + 1] as usize];
-        let before = carried.iter().map(|&item| item as usize).chain(run * self.run..first);
-        before.filter(|&item| items[item].upper > lower).for_each(&mut visit);
-        (first..items.len()).take_while(|&item| items[item].lower < upper).for_each(visit);
-    }
-
     /// Calls `visit` with each item that is alive together with `item`.
     #[inline]
     pub(crate) fn each(&self, instance: &Instance, item: usize, mut visit: impl FnMut(usize)) {

@@ -1,13 +1,13 @@
 #![forbid(unsafe_code)]
-//! Plans without a search: a few orders and fits, the best of them, and for the fast mode a short dive.
+//! Plans without a search: a few orders and fits, and the best of them.
 
 use super::budget::Clock;
-use super::exact::{Best, dive};
+use super::exact::Best;
 use super::fit::{Crowd, Fit, Key, order_by, place};
 use super::instance::{Instance, NONE};
-use super::peaks::{enough, lower_peaks, place_by_peaks};
-use super::skyline::{Favour, Skyline, Strict};
+use super::skyline::{FAVOURS, Skyline, Strict};
 use super::stream::place_streaming;
+use super::tiers::place_in_tiers;
 
 /// The most pairs alive together for which more than one order is tried at any price.
 const PAIRS_FEW: u64 = 2_000_000;
@@ -15,17 +15,20 @@ const PAIRS_FEW: u64 = 2_000_000;
 /// The most items that are placed by size whatever the clock says: about a millisecond.
 const ITEMS_FEW: usize = 512;
 
-/// The orders in which valleys are filled, the better one first.
-const FAVOURS: [Favour; 2] = [Favour::Area, Favour::Life];
+/// The most items for which a plan at the bound itself is tried first.
+const ITEMS_LONG: usize = 4096;
 
-/// The most items that are placed in many scattered orders: some ten milliseconds each.
-const ITEMS_SCATTERED: usize = 20_000;
+/// How many looks at placed items placing may take: some seconds.
+const LOOKS_MAX: u64 = 1 << 29;
 
-/// The most items for a dive: its time grows with their square.
-const DIVE_ITEMS_MAX: usize = 1024;
+/// In how many orders the first tier of a long program is placed until it comes near the bound.
+const ORDERS: usize = 20;
 
-/// The most pairs alive together for which the fast mode tries other orders after a dive.
+/// The most pairs alive together for which the fast mode tries other heights.
 const PAIRS_FAST: u64 = 40_000;
+
+/// How many other heights those are.
+const HALVINGS: usize = 3;
 
 /// Whether items can be placed in order of start without asking about neighbours.
 fn can_stream(instance: &Instance) -> bool {
@@ -53,32 +56,48 @@ fn take(instance: &Instance, best: &mut Best, offsets: Vec<u64>) {
     }
 }
 
-/// The largest first; long programs valley by valley, and again about the peaks that stand out.
+/// The largest first; long programs in tiers, or valley by valley.
 fn place_large(instance: &Instance, crowd: &Crowd, bound: u64, clock: &Clock) -> Option<Vec<u64>> {
     if !crowd.sparse {
-        return place(instance, crowd, &order_by(instance, Key::Size), Fit::First, clock);
+        return place_dense(instance, crowd, bound, clock);
     }
-    let sky = Skyline::new(instance, bound);
-    let mut filled: Option<Vec<u64>> = None;
-    let scattered = if instance.len() <= ITEMS_SCATTERED { 8 } else { 2 };
-    let favours = FAVOURS.into_iter().chain((0..scattered).map(Favour::Scattered));
-    for favour in favours {
+    let peak = |offsets: &Vec<u64>| instance.peak_saturating(offsets);
+    let enough = bound.saturating_add(bound / 128);
+    let mut best = place_in_tiers(instance, bound, enough, ORDERS, clock);
+    let sky = Skyline::new(instance, bound).filter(|_| !is_too_much(instance, crowd));
+    for favour in FAVOURS {
+        if best.as_ref().is_some_and(|best| peak(best) <= enough) {
+            return best;
+        }
         let offsets = sky.as_ref().and_then(|sky| sky.descend(favour, bound, Strict::No, clock));
-        let peak = |offsets: &Vec<u64>| instance.peak_saturating(offsets);
-        if let Some(offsets) = offsets.filter(|o| filled.as_ref().is_none_or(|best| peak(o) < peak(best))) {
-            if peak(&offsets) <= enough(bound) {
-                return Some(offsets);
-            }
-            filled = Some(offsets);
+        best = [best, offsets].into_iter().flatten().min_by_key(peak);
+    }
+    best.or_else(|| place_dense(instance, crowd, bound, clock))
+}
+
+/// Whether placing in any other order than that of start takes too long, by an index or by walking.
+fn is_too_much(instance: &Instance, crowd: &Crowd) -> bool {
+    let count = instance.len() as u64;
+    crowd.pairs.min(count.saturating_mul(count) / 16) > LOOKS_MAX
+}
+
+/// The largest first, unless a plan that takes far less time is as low as can be, or too much is alive together.
+fn place_dense(instance: &Instance, crowd: &Crowd, bound: u64, clock: &Clock) -> Option<Vec<u64>> {
+    if instance.len() > ITEMS_LONG && can_stream(instance) {
+        let offsets = place_streaming(instance, Fit::Best);
+        if instance.peak_saturating(&offsets) <= bound || is_too_much(instance, crowd) {
+            return Some(offsets);
         }
     }
-    let neighbours = crowd.neighbours(instance)?;
-    let mut offsets = match filled {
-        Some(offsets) => offsets,
-        None => place_by_peaks(instance, crowd, neighbours, clock)?,
-    };
-    lower_peaks(instance, crowd, neighbours, bound, &mut offsets, clock);
-    Some(offsets)
+    place(instance, crowd, &order_by(instance, Key::Size), Fit::First, clock)
+}
+
+/// In order of start, after what is large or alive where most bytes are.
+pub(crate) fn in_tiers(instance: &Instance, bound: u64) -> Vec<u64> {
+    let enough = bound.saturating_add(bound / 32);
+    let clock = Clock::endless();
+    let tiers = place_in_tiers(instance, bound, enough, FAVOURS.len(), &clock);
+    tiers.or_else(|| place_dense(instance, &Crowd::new(instance), bound, &clock)).unwrap_or_default()
 }
 
 /// The largest first.
@@ -91,21 +110,26 @@ pub(crate) fn by_size(instance: &Instance, crowd: &Crowd, bound: u64) -> Best {
 /// one does not fit.
 pub(crate) fn cheap(instance: &Instance, bound: u64, clock: &Clock) -> Best {
     let few = instance.len() <= ITEMS_FEW && !instance.is_general();
-    let crowd = few.then(|| Crowd::new(instance));
-    let first = if few { fill_valleys(instance, bound, &Clock::endless()) } else { None };
-    let mut best = match (first, &crowd) {
-        (Some(best), _) => return best,
-        (None, Some(crowd)) => by_size(instance, crowd, bound),
-        (None, None) => {
-            let offsets = place_streaming(instance, Fit::Best);
-            Best { peak: instance.peak_saturating(&offsets), offsets, bound }
-        }
+    if few && let Some(best) = fill_valleys(instance, bound, &Clock::endless()) {
+        return best;
+    }
+    let first = if few {
+        let crowd = Crowd::new(instance);
+        let best = by_size(instance, &crowd, bound);
+        (best, Some(crowd))
+    } else {
+        let offsets = place_streaming(instance, Fit::Best);
+        (Best { peak: instance.peak_saturating(&offsets), offsets, bound }, None)
     };
+    let (mut best, crowd) = first;
     let fits = best.peak <= instance.capacity && best.peak < NONE;
     if best.peak <= bound || (fits && clock.is_late()) {
         return best;
     }
-    if !few && let Some(best) = fill_valleys(instance, bound, clock) {
+    if !few
+        && instance.len() <= ITEMS_LONG
+        && let Some(best) = fill_valleys(instance, bound, clock)
+    {
         return best;
     }
     let crowd = crowd.unwrap_or_else(|| Crowd::new(instance));
@@ -116,7 +140,7 @@ pub(crate) fn cheap(instance: &Instance, bound: u64, clock: &Clock) -> Best {
             take(instance, &mut best, offsets);
         }
     }
-    if !crowd.sparse {
+    if !crowd.sparse && !is_too_much(instance, &crowd) {
         fill_anyway(instance, &mut best, clock);
     }
     improve_cheaply(instance, &crowd, &mut best, clock);
@@ -142,24 +166,40 @@ fn improve_cheaply(instance: &Instance, crowd: &Crowd, best: &mut Best, clock: &
     }
 }
 
-/// Valley by valley, then the largest first, then a dive and the other cheap plans: until one meets the bound.
+/// Valley by valley, then the largest first, then other cheap plans: until one meets the bound.
 pub(crate) fn fast(instance: &Instance, bound: u64) -> Best {
     let clock = Clock::endless();
-    if let Some(best) = fill_valleys(instance, bound, &clock) {
+    if instance.len() <= ITEMS_LONG
+        && let Some(best) = fill_valleys(instance, bound, &clock)
+    {
         return best;
     }
     let crowd = Crowd::new(instance);
     let mut best = by_size(instance, &crowd, bound);
-    if best.peak > bound && !crowd.sparse {
+    if best.peak > bound && !crowd.sparse && !is_too_much(instance, &crowd) {
         fill_anyway(instance, &mut best, &clock);
     }
-    if crowd.pairs <= PAIRS_FAST {
-        if best.peak > bound && best.peak < NONE && instance.len() <= DIVE_ITEMS_MAX {
-            dive(instance, &mut best);
-        }
-        improve_cheaply(instance, &crowd, &mut best, &clock);
+    if best.peak > bound && can_stream(instance) {
+        take(instance, &mut best, place_streaming(instance, Fit::Best));
+    }
+    if best.peak > bound && crowd.pairs <= PAIRS_FAST {
+        bisect_valleys(instance, &mut best, &clock);
     }
     best
+}
+
+/// Fills valleys up to heights between the bound and the best: halves the stretch a few times.
+fn bisect_valleys(instance: &Instance, best: &mut Best, clock: &Clock) {
+    let Some(sky) = Skyline::new(instance, best.bound) else { return };
+    let mut fails = best.bound;
+    for _ in 0..HALVINGS {
+        let height = fails + (best.peak - fails) / 2;
+        let found = FAVOURS.iter().find_map(|&favour| sky.descend(favour, height, Strict::Yes, clock));
+        match found {
+            Some(offsets) => take(instance, best, offsets),
+            None => fails = height,
+        }
+    }
 }
 
 /// A plan at the bound, if filling valleys finds one.

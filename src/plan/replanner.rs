@@ -2,8 +2,10 @@
 //! A plan kept up to date while its buffers change.
 //!
 //! What changes of size is compared with its neighbours only, and placed again among them; everything else
-//! stays where it is without being looked at. Deliberately absent: trust; each new plan is verified as a whole.
+//! stays where it is without being looked at. What moved or changed is verified against all that live with it;
+//! the rest was before. Deliberately absent: trust.
 
+use super::Plan;
 use super::error::PlanError;
 use super::fit::{Crowd, Fit, Key, place_around, sort_by};
 use super::instance::{Instance, NONE};
@@ -11,7 +13,7 @@ use super::reduce::{Reduced, check, check_buffer};
 use super::replan::{Replanned, replan};
 use super::result::{SpaceReport, Status};
 use super::spec::{BufferSpec, Problem};
-use super::{Plan, verify};
+use super::verify_near::Watch;
 use super::{bound::lower_bound, budget::Clock};
 
 /// A problem and its plan, for changes one after another: much faster than [`replan`] where few sizes change.
@@ -46,22 +48,30 @@ struct Index {
     crowd: Crowd,
     /// Which item a buffer is; `u32::MAX` if it is none.
     item_of: Vec<u32>,
+    /// Each item's offset in the plan.
+    offsets: Vec<u64>,
+    watch: Watch,
 }
 
 impl Index {
     /// `None` where spaces, pins, aliases, gaps or wishes are in play, or too many are alive at once.
-    fn new(problem: &Problem) -> Result<Option<Self>, PlanError> {
+    fn new(problem: &Problem, plan: &Plan) -> Result<Option<Self>, PlanError> {
         let is_plain = |spec: &BufferSpec| spec.is_plain() && spec.pinned_bytes.is_none();
         if problem.spaces.len() != 1 || !problem.buffers.iter().all(is_plain) {
             return Ok(None);
         }
         let reduced = Reduced::new(problem, &[], |_| false)?;
         let crowd = Crowd::new(&reduced.instances[0]);
+        if crowd.neighbours(&reduced.instances[0]).is_none() {
+            return Ok(None);
+        }
         let mut item_of = vec![u32::MAX; problem.buffers.len()];
-        for (&source, item) in reduced.instances[0].source.iter().zip(0..) {
+        let source = &reduced.instances[0].source;
+        for (&source, item) in source.iter().zip(0..) {
             item_of[source as usize] = item;
         }
-        Ok(crowd.sparse.then_some(Self { reduced, crowd, item_of }))
+        let offsets = source.iter().map(|&source| plan.offsets[source as usize]).collect();
+        Ok(Some(Self { reduced, crowd, item_of, offsets, watch: Watch::new(problem) }))
     }
 }
 
@@ -72,7 +82,7 @@ impl Replanner {
     /// [`PlanError`] if the problem contradicts itself or the plan does not hold.
     pub fn new(problem: Problem, plan: Plan) -> Result<Self, PlanError> {
         let plan = plan.reported(&problem)?;
-        let index = Index::new(&problem)?;
+        let index = Index::new(&problem, &plan)?;
         Ok(Self { problem, plan, index, changed: Vec::new(), stale: false })
     }
 
@@ -124,23 +134,25 @@ impl Replanner {
     /// # Errors
     /// As for [`replan`]; the plan then is the one before.
     pub fn replan(&mut self, slack_percent: u64) -> Result<usize, PlanError> {
-        if !self.stale
-            && let Some(moved) = self.mend(slack_percent)
-        {
-            self.changed.clear();
-            return Ok(moved);
+        if !self.stale {
+            if let Some(moved) = self.mend(slack_percent) {
+                self.changed.clear();
+                return Ok(moved);
+            }
+            self.stale = true;
         }
         check(&self.problem)?;
         let Replanned { plan, moved } = replan(&self.problem, &self.plan, slack_percent)?;
-        self.index = Index::new(&self.problem)?;
+        self.index = Index::new(&self.problem, &plan)?;
         (self.plan, self.stale) = (plan, false);
         self.changed.clear();
         Ok(moved)
     }
 
-    /// Places again what no longer fits among its neighbours. `None` where that is not enough.
+    /// Places again what no longer fits among its neighbours. `None` where that is not enough: then the index is
+    /// of no use any more.
     fn mend(&mut self, slack_percent: u64) -> Option<usize> {
-        let Index { reduced, crowd, item_of } = self.index.as_mut()?;
+        let Index { reduced, crowd, item_of, offsets, watch } = self.index.as_mut()?;
         let instance = &mut reduced.instances[0];
         let mut changed: Vec<u32> = Vec::with_capacity(self.changed.len());
         for &buffer in &self.changed {
@@ -152,31 +164,37 @@ impl Replanner {
         }
         changed.sort_unstable();
         changed.dedup();
-        let mut offsets: Vec<u64> =
-            instance.source.iter().map(|&source| self.plan.offsets[source as usize]).collect();
-        let mut homeless = displaced(instance, crowd, &changed, &mut offsets);
+        let mut homeless = displaced(instance, crowd, &changed, offsets);
         homeless.sort_unstable();
         sort_by(instance, Key::Size, &mut homeless);
-        place_around(instance, crowd, &homeless, Fit::First, &mut offsets, &Clock::endless());
+        place_around(instance, crowd, &homeless, Fit::First, offsets, &Clock::endless());
         let bound = lower_bound(instance)?;
-        let peak = instance.peak(&offsets).ok()?;
+        let peak = instance.peak(offsets).ok()?;
         let limit = u128::from(bound) * u128::from(slack_percent.saturating_add(100)) / 100;
         if u128::from(peak) > limit || peak > instance.capacity {
             return None;
         }
-        let mut plan = self.plan.clone();
-        let mut moved = 0;
+        let buffer_of = |item: &u32| instance.source[*item as usize];
+        let mut before: Vec<(u32, u64)> = Vec::with_capacity(homeless.len());
         for &item in &homeless {
-            let offset = &mut plan.offsets[instance.source[item as usize] as usize];
-            moved += usize::from(*offset != offsets[item as usize]);
-            *offset = offsets[item as usize];
+            let buffer = instance.source[item as usize];
+            let offset = &mut self.plan.offsets[buffer as usize];
+            before.push((buffer, std::mem::replace(offset, offsets[item as usize])));
+        }
+        let mut touched: Vec<u32> = changed.iter().chain(&homeless).map(buffer_of).collect();
+        touched.sort_unstable();
+        touched.dedup();
+        if watch.check(&self.problem, &self.plan, &touched).is_err() {
+            for &(buffer, offset) in &before {
+                self.plan.offsets[buffer as usize] = offset;
+            }
+            return None;
         }
         let status = if peak == bound { Status::Optimal } else { Status::Feasible };
         let capacity_bytes = self.problem.spaces[0].capacity_bytes;
-        plan.reports = vec![SpaceReport { peak_bytes: peak, bound_bytes: bound, capacity_bytes, status }];
-        verify(&self.problem, &plan).ok()?;
-        self.plan = plan;
-        Some(moved)
+        self.plan.reports =
+            vec![SpaceReport { peak_bytes: peak, bound_bytes: bound, capacity_bytes, status }];
+        Some(before.iter().filter(|&&(buffer, offset)| self.plan.offsets[buffer as usize] != offset).count())
     }
 }
 

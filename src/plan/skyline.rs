@@ -20,6 +20,9 @@ use super::exact::Units;
 use super::instance::{Instance, Item, align_up};
 use super::stream::sort_by_end;
 
+/// The orders in which valleys are filled, the better one first.
+pub(crate) const FAVOURS: [Favour; 2] = [Favour::Area, Favour::Life];
+
 /// Whether a plan above the height is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strict {

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use super::bound::{active_parts, culprits, lower_bound};
+use super::bound::{culprits, lower_bound};
 use super::error::{CULPRITS_MAX, PlanError};
 use super::exact::Best;
 use super::instance::{Instance, NONE};
 use super::reduce::{Reduced, check};
 use super::spec::{Alias, Problem};
+use super::spill::spill;
 use super::verify::verify;
 use super::{Plan, SpaceReport, Status};
 
@@ -19,7 +20,11 @@ pub(crate) type PlanSpace<'a> = dyn FnMut(&Instance, u64) -> Best + 'a;
 pub(crate) fn solve(problem: &Problem, plan_space: &mut PlanSpace<'_>) -> Result<Plan, PlanError> {
     check(problem)?;
     let chooses = problem.buffers.iter().any(|spec| spec.permitted_spaces().len() > 1);
-    let plan = if chooses { spill(problem, plan_space)? } else { solve_spaces(problem, &[], plan_space)? };
+    let plan = if chooses {
+        spill(problem, &mut |spaces| solve_spaces(problem, spaces, plan_space))?
+    } else {
+        solve_spaces(problem, &[], plan_space)?
+    };
     verify(problem, &plan)?;
     Ok(plan)
 }
@@ -171,57 +176,4 @@ fn check_pins(instance: &Instance) -> Result<(), PlanError> {
         live.insert(from, (to, upper, item));
     }
     Ok(())
-}
-
-/// Chooses spaces: each buffer in its first, and while one overflows, the buffer that is alive where the
-/// most bytes are and gains least a byte moves on to its next.
-fn spill(problem: &Problem, plan_space: &mut PlanSpace<'_>) -> Result<Plan, PlanError> {
-    let mut choice = vec![0_usize; problem.buffers.len()];
-    let mut spaces: Vec<u32> = problem.buffers.iter().map(|spec| spec.space).collect();
-    loop {
-        let overfull = (0..problem.spaces.len()).find(|&space| is_overfull(problem, &spaces, space));
-        let failed = match overfull {
-            Some(space) => space,
-            None => match solve_spaces(problem, &spaces, plan_space) {
-                Err(PlanError::Infeasible { space, .. } | PlanError::DoesNotFit { space, .. }) => space,
-                other => return other,
-            },
-        };
-        let Some(buffer) = least_gain(problem, &spaces, &choice, failed) else {
-            return solve_spaces(problem, &spaces, plan_space);
-        };
-        choice[buffer] += 1;
-        spaces[buffer] = problem.buffers[buffer].permitted_spaces()[choice[buffer]];
-    }
-}
-
-fn is_overfull(problem: &Problem, spaces: &[u32], space: usize) -> bool {
-    let Some(capacity) = problem.spaces[space].capacity_bytes else { return false };
-    let mut events = Vec::new();
-    for (buffer, _) in spaces.iter().enumerate().filter(|(_, s)| **s as usize == space) {
-        for (span, bytes) in active_parts(problem, buffer) {
-            events.push((span.first, i128::from(bytes)));
-            events.push((span.last, -i128::from(bytes)));
-        }
-    }
-    events.sort_unstable();
-    let mut live = 0;
-    events.iter().any(|&(_, change)| {
-        live += change;
-        live > i128::from(capacity)
-    })
-}
-
-fn least_gain(problem: &Problem, spaces: &[u32], choice: &[usize], space: usize) -> Option<usize> {
-    let most = culprits(problem, spaces, u32::try_from(space).unwrap_or(u32::MAX));
-    let movable = most.buffers.into_iter().filter(|&buffer| {
-        let spec = &problem.buffers[buffer];
-        spec.pinned_bytes.is_none() && choice[buffer] + 1 < spec.permitted_spaces().len()
-    });
-    movable.min_by(|&a, &b| {
-        let (x, y) = (&problem.buffers[a], &problem.buffers[b]);
-        let gain = u128::from(x.accesses()) * u128::from(y.size_bytes);
-        let other = u128::from(y.accesses()) * u128::from(x.size_bytes);
-        gain.cmp(&other).then(y.size_bytes.cmp(&x.size_bytes)).then(a.cmp(&b))
-    })
 }

@@ -32,6 +32,43 @@ pub(crate) fn place_streaming(instance: &Instance, fit: Fit) -> Vec<u64> {
     offsets
 }
 
+/// Places the items without an offset into the lowest gaps. `placed` are those with one, in order: who lives while
+/// one of them begins stays away from it.
+pub(crate) fn place_around_streaming(instance: &Instance, placed: &[u32], offsets: &mut [u64]) {
+    let items = &instance.items;
+    let mut free = FreeList { ranges: Vec::new(), top: 0 };
+    let mut by_end: Vec<u32> = (0..u32::try_from(items.len()).unwrap_or(u32::MAX)).collect();
+    sort_by_end(instance, &mut by_end);
+    let (mut ended, mut begun) = (0, 0);
+    let mut ahead: Vec<(u64, u64)> = Vec::new();
+    for (item, own) in items.iter().enumerate() {
+        while let Some(&other) = by_end.get(ended).filter(|&&other| items[other as usize].upper <= own.lower)
+        {
+            let offset = offsets[other as usize];
+            free.give(offset, offset.saturating_add(items[other as usize].size));
+            ended += 1;
+        }
+        if placed.get(begun).is_some_and(|&next| next as usize == item) {
+            free.claim(offsets[item], offsets[item].saturating_add(own.size));
+            begun += 1;
+            continue;
+        }
+        let begins = |other: &&u32| items[**other as usize].lower < own.upper;
+        if !placed.get(begun).is_some_and(|other| begins(&other)) {
+            offsets[item] = free.take(own.size, instance.align, Fit::First);
+            continue;
+        }
+        ahead.clear();
+        ahead.extend(placed[begun..].iter().take_while(begins).map(|&other| {
+            let offset = offsets[other as usize];
+            (offset, offset.saturating_add(items[other as usize].size))
+        }));
+        ahead.sort_unstable();
+        offsets[item] = free.gap_beside(&ahead, own.size, instance.align);
+        free.claim(offsets[item], offsets[item].saturating_add(own.size));
+    }
+}
+
 /// Sorts by end: by counting where ends are dense.
 pub(super) fn sort_by_end(instance: &Instance, by_end: &mut [u32]) {
     let items = &instance.items;
@@ -90,6 +127,51 @@ impl FreeList {
             return offset;
         }
         self.extend(size, align)
+    }
+
+    /// Takes a range that is free.
+    fn claim(&mut self, from: u64, to: u64) {
+        if to > self.top {
+            let below = (self.top, from.max(self.top));
+            self.top = to;
+            if below.0 < below.1 {
+                self.give(below.0, below.1);
+            }
+        }
+        let at = self.ranges.partition_point(|range| range.1 <= from);
+        let Some(&(start, end)) = self.ranges.get(at).filter(|range| range.0 < to) else { return };
+        match (start < from, to < end) {
+            (false, false) => drop(self.ranges.remove(at)),
+            (false, true) => self.ranges[at].0 = to,
+            (true, false) => self.ranges[at].1 = from,
+            (true, true) => {
+                self.ranges[at].1 = from;
+                self.ranges.insert(at + 1, (to, end));
+            }
+        }
+    }
+
+    /// The lowest free place that meets none of these ranges, which are in order.
+    fn gap_beside(&self, ahead: &[(u64, u64)], size: u64, align: u64) -> u64 {
+        let (mut next, mut past) = (0, 0);
+        for &(from, to) in self.ranges.iter().chain([&(self.top, u64::MAX)]) {
+            let mut offset = align_up(from.max(past), align);
+            while let Some(&(start, end)) = ahead.get(next) {
+                if end <= offset {
+                    next += 1;
+                } else if start < offset.saturating_add(size) {
+                    past = end;
+                    offset = align_up(end, align);
+                    next += 1;
+                } else {
+                    break;
+                }
+            }
+            if offset <= to && to - offset >= size {
+                return offset;
+            }
+        }
+        u64::MAX
     }
 
     /// Takes from the top, and from the free range right below it.

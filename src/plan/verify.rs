@@ -49,7 +49,12 @@ pub fn verify(problem: &Problem, plan: &Plan) -> Result<(), Violation> {
     by_space.into_iter().try_for_each(sweep)
 }
 
-fn check_alone(problem: &Problem, plan: &Plan, buffer: usize, spec: &BufferSpec) -> Result<(), Violation> {
+pub(super) fn check_alone(
+    problem: &Problem,
+    plan: &Plan,
+    buffer: usize,
+    spec: &BufferSpec,
+) -> Result<(), Violation> {
     let (offset_bytes, space) = (plan.offsets[buffer], plan.spaces[buffer]);
     let permitted = spec.permitted_spaces();
     let allowed = if permitted.is_empty() { space == spec.space } else { permitted.contains(&space) };

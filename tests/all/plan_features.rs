@@ -1,11 +1,11 @@
 //! Spaces, pins, aliases, idle gaps, files, pictures, budgets: each feature of planning behind the one call.
 
-use crate::plan_data::{Random, perfect, programs, tiny};
+use crate::plan_data::{Random, perfect, programs, sparse, tiny};
 use arenite::plan::csv::Table;
 use arenite::plan::svg::{Picture, Role};
 use arenite::plan::{
     Budget, BufferSpec, Cancel, Exact, FirstFit, GreedyBySize, IdleGap, Lifespan, Plan, Planner, Portfolio,
-    Problem, SpaceSpec, Status, culprits, verify,
+    Problem, SpaceSpec, Status, culprits, lower_bounds, verify,
 };
 use std::sync::{Arc, Mutex};
 
@@ -30,6 +30,30 @@ fn what_gains_least_is_spilled_to_the_next_space() {
     let spaces = vec![SpaceSpec::with_capacity(80), SpaceSpec::default()];
     let plan = GreedyBySize.plan(&Problem::new(buffers).with_spaces(spaces)).unwrap();
     assert_eq!(plan.spaces, [0, 1, 0]);
+}
+
+#[test]
+fn a_long_program_spills_in_a_few_plans_and_keeps_the_small_space_full() {
+    let mut problem = sparse(20_000, 4);
+    let bound = lower_bounds(&problem).unwrap()[0];
+    let spec = |spec: BufferSpec| {
+        let accesses = spec.size_bytes / 64;
+        spec.permitted(vec![0, 1], accesses)
+    };
+    problem.buffers = problem.buffers.into_iter().map(spec).collect();
+    let spaces = vec![SpaceSpec::with_capacity(bound / 3), SpaceSpec::default()];
+    let plans = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&plans);
+    let exact = Exact::new(Budget::nodes(0)).on_improved(move |_, _| *count.lock().unwrap() += 1);
+    let problem = problem.with_spaces(spaces);
+    for planner in [&GreedyBySize as &dyn Planner, &exact] {
+        let plan = planner.plan(&problem).unwrap();
+        verify(&problem, &plan).unwrap();
+        assert!(plan.peak_bytes(0) <= bound / 3);
+        let spilled = plan.spaces.iter().filter(|space| **space == 1).count();
+        assert!((1..5_000).contains(&spilled), "{spilled}");
+    }
+    assert!(*plans.lock().unwrap() <= 2 * 32, "{plans:?}");
 }
 
 #[test]

@@ -203,13 +203,49 @@ fn extremes_are_planned() {
 }
 
 #[test]
-fn a_hundred_thousand_at_one_instant_or_in_a_chain() {
-    let instant = Problem::new((0..20_000).map(|_| BufferSpec::new(16, Lifespan::new(0, 1))).collect());
-    assert_eq!(FirstFit.plan(&instant).unwrap().peak_bytes(0), 320_000);
-    assert_eq!(GreedyBySize.plan(&instant).unwrap().peak_bytes(0), 320_000);
-    let chain = Problem::new((0..100_000).map(|s| BufferSpec::new(16, Lifespan::new(s, s + 2))).collect());
-    for planner in [&FirstFit as &dyn Planner, &GreedyBySize, &Portfolio, &Exact::default()] {
+fn a_million_at_one_instant_or_in_a_chain() {
+    let count = 1_000_000;
+    let size = |at: u64| 16 * (1 + at % 7);
+    let instant = Problem::new((0..count).map(|at| BufferSpec::new(size(at), Lifespan::new(0, 1))).collect());
+    let all: u64 = (0..count).map(size).sum();
+    let chain = Problem::new((0..count).map(|at| BufferSpec::new(16, Lifespan::new(at, at + 2))).collect());
+    let no_search = Exact::new(Budget::nodes(0));
+    for planner in [&GreedyBySize as &dyn Planner, &no_search] {
+        assert_eq!(planner.plan(&instant).unwrap().peak_bytes(0), all);
+    }
+    for planner in [&FirstFit as &dyn Planner, &Portfolio] {
         assert_eq!(planner.plan(&chain).unwrap().peak_bytes(0), 32);
+    }
+}
+
+/// Shapes that some order or other handles badly; each is planned at its bound, or near it.
+fn shapes(count: u64) -> Vec<(&'static str, Problem, u64)> {
+    let mut random = Random(11);
+    let mut sized = |most: u64| 64 * (1 + random.below(most));
+    let made = |each: &mut dyn FnMut(u64) -> BufferSpec| Problem::new((0..count).map(each).collect());
+    let at = |size: u64, first: u64, last: u64| BufferSpec::new(size, Lifespan::new(first, last));
+    let half = count / 2;
+    vec![
+        ("equal", made(&mut |step| at(64, step / 3, step / 3 + 1 + step % 50)), 100),
+        ("nested", made(&mut |step| at(sized(99), step, 4 * count - step)), 100),
+        ("a staircase", made(&mut |step| at(sized(99), step, step + 100)), 105),
+        ("larger and larger", made(&mut |step| at(64 * (1 + step), step, step + 50)), 100),
+        ("forward and back", made(&mut |step| at(sized(4_000), step, 2 * count - step + step % 3)), 101),
+        ("two long chains", made(&mut |step| at(sized(99), step % half, step % half + 2)), 115),
+        ("pinned one upon another", made(&mut |step| at(64, step, step + 9).pinned_at(64 * (step % 9))), 100),
+    ]
+}
+
+#[test]
+fn no_shape_is_far_above_its_bound_and_a_search_is_never_above_the_fast_mode() {
+    for (name, problem, percent) in shapes(600) {
+        let fast = Portfolio.plan(&problem).unwrap();
+        let (peak, bound) = (fast.peak_bytes(0), fast.reports[0].bound_bytes);
+        assert!(peak * 100 <= bound * percent, "{name}: {peak} over {bound}");
+        for nodes in [0, 500] {
+            let searched = Exact::new(Budget::nodes(nodes)).plan(&problem).unwrap().peak_bytes(0);
+            assert!(searched <= peak, "{name}, {nodes} nodes: {searched} over {peak}");
+        }
     }
 }
 
@@ -220,14 +256,14 @@ fn a_long_program_by_size_comes_within_its_target() {
     assert!(peak * 1_000 <= bound * 1_015, "{peak} over {bound}");
 }
 
-/// The target of 1.015 is missed on some seeds (1.048 on the worst of these): what is held to is a limit on the loss.
+/// Of sixty seeds, the target is missed on one at 4,000 buffers (seed 16) and on three at 10,000.
 #[test]
-fn long_programs_of_every_seed_stay_near_the_bound() {
-    for seed in 1..7 {
+fn long_programs_of_nearly_every_seed_come_within_their_targets() {
+    for seed in 1..13 {
         let problem = sparse(4_000, seed);
         let plan = GreedyBySize.plan(&problem).unwrap();
         let (peak, bound) = (plan.peak_bytes(0), plan.reports[0].bound_bytes);
-        assert!(peak * 100 <= bound * 105, "seed {seed}: {peak} over {bound}");
+        assert!(peak * 1_000 <= bound * 1_015, "seed {seed}: {peak} over {bound}");
         let peak = Tiered.plan(&problem).unwrap().peak_bytes(0);
         assert!(peak * 100 <= bound * 115, "seed {seed}, in tiers: {peak} over {bound}");
     }

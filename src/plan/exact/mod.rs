@@ -7,7 +7,7 @@ mod rank;
 mod search;
 mod turns;
 
-pub(crate) use drive::{Best, dive, improve};
+pub(crate) use drive::{Best, improve};
 pub(crate) use net::Units;
 
 /// How far a search has come.
