@@ -127,6 +127,11 @@ impl Clock {
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
+    /// Whether time is limited.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.deadline.is_some()
+    }
+
     /// Ends the search: the next thing to do would take too long.
     pub(crate) fn stop(&mut self) {
         self.nodes = 0;

@@ -83,7 +83,11 @@ fn is_too_much(instance: &Instance, crowd: &Crowd) -> bool {
 
 /// The largest first, unless a plan that takes far less time is as low as can be, or too much is alive together.
 fn place_dense(instance: &Instance, crowd: &Crowd, bound: u64, clock: &Clock) -> Option<Vec<u64>> {
-    if instance.len() > ITEMS_LONG && can_stream(instance) {
+    // Who minds the time has made that plan before.
+    if clock.is_timed() && is_too_much(instance, crowd) {
+        return None;
+    }
+    if instance.len() > ITEMS_LONG && can_stream(instance) && !clock.is_timed() {
         let offsets = place_streaming(instance, Fit::Best);
         if instance.peak_saturating(&offsets) <= bound || is_too_much(instance, crowd) {
             return Some(offsets);
@@ -140,7 +144,9 @@ pub(crate) fn cheap(instance: &Instance, bound: u64, clock: &Clock) -> Best {
             take(instance, &mut best, offsets);
         }
     }
-    if !crowd.sparse && !is_too_much(instance, &crowd) {
+    // Ordering a large crowd takes long before the clock is looked at.
+    let in_time = instance.len() <= ITEMS_LONG || !clock.is_timed();
+    if in_time && !crowd.sparse && !is_too_much(instance, &crowd) {
         fill_anyway(instance, &mut best, clock);
     }
     improve_cheaply(instance, &crowd, &mut best, clock);
