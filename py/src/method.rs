@@ -445,8 +445,9 @@ impl Method {
     }
 
     /// Wants the device work recorded as a graph: two more runs are as always, the next one records, and later
-    /// ones launch the record, for inputs of the same sizes. Inputs and outputs are as always. Unless asked, that
-    /// happens after 16 runs between host arrays, where it can be.
+    /// ones launch the record, for inputs of the same sizes. Inputs and outputs are as always. While
+    /// that one run is recorded, no other thread may wait for the whole device, as torch.cuda.synchronize() does: the
+    /// driver refuses it to both.
     ///
     /// Raises:
     ///     KernelError: where the method cannot be recorded; the message says why.
@@ -460,7 +461,7 @@ impl Method {
         self.locked(py, |method| method.is_captured())
     }
 
-    /// Forgets the recorded graph; runs are as always again, and stay so.
+    /// Forgets the recorded graph; runs are as always again.
     fn discard_graph(&self, py: Python<'_>) {
         self.locked(py, exec::Method::discard_graph);
     }

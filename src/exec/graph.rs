@@ -64,7 +64,8 @@ impl Graph {
 impl Method {
     /// Wants the method's device work recorded as a graph: the next two runs are as always, the one after
     /// records, and later ones launch the record. Inputs and outputs are as always. Runs with other sizes than
-    /// the recorded ones are as always too.
+    /// the recorded ones are as always too. While a run is recorded, no thread may wait for the whole device: the
+    /// driver refuses it to that thread and to the recording.
     ///
     /// # Errors
     /// [`ExecError::Graph`] with the reason, where the method cannot be recorded.

@@ -2,7 +2,7 @@
 
 use super::support::kernel::Data;
 use super::support::npz;
-use arenite::exec::{CAPTURE_AFTER, DeviceTensor, Input, LoadOptions, Loader, Method, Output, TensorInput};
+use arenite::exec::{DeviceTensor, Input, LoadOptions, Loader, Method, Output, TensorInput};
 use arenite::program::{Program, ProgramOptions};
 use arenite::space::cuda::{CudaSpace, PinnedSpace};
 use arenite::tensor::DType;
@@ -182,8 +182,10 @@ fn programs_are_recorded_by_themselves() {
     for (name, methods, bound) in PROGRAMS {
         let Some((program, arrays)) = open(name) else { continue };
         for method in *methods {
-            let mut loaded = load(&program, method);
-            for run in 0..CAPTURE_AFTER + 4 {
+            let mut options = LoadOptions::new(arenas());
+            options.capture_after = Some(4);
+            let mut loaded = Loader::new(Arc::clone(&program), options).load(method).unwrap();
+            for run in 0..8 {
                 let error = error_of(&mut loaded, method, &arrays);
                 assert!(error <= *bound, "{name}.{method} run {run}: {error:e}, at most {bound:e}");
             }

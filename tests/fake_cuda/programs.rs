@@ -3,9 +3,7 @@
 use super::stand_in::StandIn;
 use super::support::kernel::Data;
 use super::support::npz;
-use arenite::exec::{
-    CAPTURE_AFTER, Input, LoadOptions, Loader, MAX_MAPPED_BYTES, Method, Output, TensorInput,
-};
+use arenite::exec::{Input, LoadOptions, Loader, MAX_MAPPED_BYTES, Method, Output, TensorInput};
 use arenite::program::{Program, ProgramOptions};
 use arenite::space::cuda::{CudaSpace, PinnedSpace};
 use arenite::{ArenaSet, HostSpace};
@@ -208,9 +206,8 @@ fn runs_are_recorded_by_themselves_and_then_take_no_memory() {
     let (program, arrays) = seed_net();
     let inputs = [&arrays["forward.in0"], &arrays["forward.in1"]];
     {
-        let mut default = Loader::new(Arc::clone(&program), LoadOptions::new(arenas().unwrap()));
-        let mut method = default.load("forward").unwrap();
-        for index in 0..CAPTURE_AFTER {
+        let mut method = load_recording(&program, MAX_MAPPED_BYTES, Some(4)).unwrap();
+        for index in 0..4 {
             assert_eq!(run(&mut method, &inputs).unwrap(), arrays["forward.out0"].bytes);
             assert!(!method.is_captured(), "run {index}");
         }
@@ -222,15 +219,10 @@ fn runs_are_recorded_by_themselves_and_then_take_no_memory() {
         }
         assert_eq!(stand_in.allocations(), taken);
         method.discard_graph();
-        (0..=CAPTURE_AFTER).for_each(|_| drop(run(&mut method, &inputs).unwrap()));
+        (0..=4).for_each(|_| drop(run(&mut method, &inputs).unwrap()));
         assert!(!method.is_captured(), "discarded for good");
-        default = Loader::new(Arc::clone(&program), {
-            let mut options = LoadOptions::new(arenas().unwrap());
-            options.capture_after = None;
-            options
-        });
-        method = default.load("forward").unwrap();
-        (0..=CAPTURE_AFTER).for_each(|_| drop(run(&mut method, &inputs).unwrap()));
+        method = load(&program).unwrap();
+        (0..=20).for_each(|_| drop(run(&mut method, &inputs).unwrap()));
         assert!(!method.is_captured(), "not wanted");
     }
     assert_eq!((stand_in.live(), stand_in.live_bytes()), (before, 0));
