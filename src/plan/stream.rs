@@ -113,17 +113,7 @@ impl FreeList {
             }
         }
         if let Some((at, offset, _)) = best {
-            let (from, to) = self.ranges[at];
-            let end = offset + size;
-            match (from < offset, end < to) {
-                (false, false) => drop(self.ranges.remove(at)),
-                (false, true) => self.ranges[at].0 = end,
-                (true, false) => self.ranges[at].1 = offset,
-                (true, true) => {
-                    self.ranges[at].1 = offset;
-                    self.ranges.insert(at + 1, (end, to));
-                }
-            }
+            self.cut(at, offset, offset + size);
             return offset;
         }
         self.extend(size, align)
@@ -139,7 +129,14 @@ impl FreeList {
             }
         }
         let at = self.ranges.partition_point(|range| range.1 <= from);
-        let Some(&(start, end)) = self.ranges.get(at).filter(|range| range.0 < to) else { return };
+        if self.ranges.get(at).is_some_and(|range| range.0 < to) {
+            self.cut(at, from, to);
+        }
+    }
+
+    /// Takes a part of one range out.
+    fn cut(&mut self, at: usize, from: u64, to: u64) {
+        let (start, end) = self.ranges[at];
         match (start < from, to < end) {
             (false, false) => drop(self.ranges.remove(at)),
             (false, true) => self.ranges[at].0 = to,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   bytes ─┬─► SHA-256, perhaps on another thread ─────────────────┐
-//!          └─► copy in a memory file: check, edit, bind shims, seal ─┴─► rule ─► dlopen(NOW, LOCAL)
+//!          └─► copy in a memory file: check, edit, bind shims ────────┴─► rule ─► seal ─► dlopen(NOW, LOCAL)
 //! ```
 //!
 //! Opening a library runs its initialisers, so the digest and the caller's rule are checked before. A library is never
@@ -192,7 +192,7 @@ fn refused(reason: String) -> DelegateError {
 
 /// A private copy of code.
 enum Private {
-    /// In memory, sealed.
+    /// In memory, to be sealed.
     File(File),
     /// Where the system has no such files.
     Bytes(MmapMut),
@@ -215,8 +215,6 @@ impl Private {
         // SAFETY: a file in memory that nobody else has; it is neither cut nor written elsewhere.
         let mut bytes = unsafe { MmapMut::map_mut(&file) }.map_err(text)?;
         edit(&mut bytes)?;
-        drop(bytes);
-        seal(&file).map_err(refused)?;
         Ok(Self::File(file))
     }
 
@@ -232,7 +230,7 @@ impl Private {
             }
         };
         let descriptor = file.as_raw_fd();
-        let opened = open_path(&format!("/proc/self/fd/{descriptor}"));
+        let opened = seal(&file).and_then(|()| open_path(&format!("/proc/self/fd/{descriptor}")));
         let opened = opened.or_else(|first| {
             let mut bytes = Vec::new();
             let read = (&file).seek(SeekFrom::Start(0)).and_then(|_| (&file).read_to_end(&mut bytes));
