@@ -445,9 +445,8 @@ impl Method {
     }
 
     /// Wants the device work recorded as a graph: two more runs are as always, the next one records, and later
-    /// ones launch the record, for inputs of the same sizes. Inputs and outputs are as always. While
-    /// that one run is recorded, no other thread may wait for the whole device, as torch.cuda.synchronize() does: the
-    /// driver refuses it to both.
+    /// ones launch the record, for inputs of the same sizes. Inputs and outputs are as always. Without
+    /// it, runs between host memory are recorded by themselves after eight runs, where they can be.
     ///
     /// Raises:
     ///     KernelError: where the method cannot be recorded; the message says why.

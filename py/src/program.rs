@@ -212,22 +212,25 @@ impl Program {
         name: &str,
         arenas: Option<&Bound<'py, PyAny>>,
         replan: Option<&str>,
-        graph: bool,
+        graph: Option<bool>,
     ) -> PyResult<Bound<'py, Method>> {
         // NumPy's functions are looked up now: the first look-up must not happen inside a run, where a collector may
         // call back. Importing arenite alone does not import NumPy.
         numpy::dtype::<f32>(py);
         let handle = arenas::handle_of(arenas)?;
         let replan = replan_of(replan)?;
-        let is_default = Arc::ptr_eq(&handle, Handle::default_set()) && replan == Replan::File && !graph;
+        let is_default =
+            Arc::ptr_eq(&handle, Handle::default_set()) && replan == Replan::File && graph.is_none();
         if is_default && let Some(loaded) = self.cached(py, name) {
             return Ok(loaded);
         }
         let loader = self.loader(py, &handle)?;
         let mut loaded =
             py.detach(|| loader.load_with(name, replan)).map_err(|failure| error::load(py, &failure))?;
-        if graph {
-            loaded.capture().map_err(|failure| error::exec(py, &failure))?;
+        match graph {
+            Some(true) => loaded.capture().map_err(|failure| error::exec(py, &failure))?,
+            Some(false) => loaded.discard_graph(),
+            None => {}
         }
         let method = Bound::new(py, Method::new(loaded, loader, handle))?;
         if !is_default {
@@ -310,7 +313,7 @@ impl Program {
     /// Loads a method: checks its plan, and takes its memory from an arena set.
     ///
     /// The same object is given as long as it lives, unless ``arenas`` names a set, ``replan`` a plan, or ``graph`` is
-    /// True.
+    /// not None.
     ///
     /// Args:
     ///     name: the method.
@@ -318,20 +321,20 @@ impl Program {
     ///
     ///     replan: None for the memory plan of the file, "greedy" for a new one in no time, "best" for the best that
     ///         two seconds find; memory_report() then shows the new plan, the file's and the lower bound.
-    ///     graph: True records a device's work as a graph after two runs, or raises where it cannot be: see
-    ///         Method.capture().
+    ///     graph: whether a device's work is recorded and then launched as one, which takes less time: None after
+    ///         eight runs, where it can be; True after two, or raises; False never. See Method.capture().
     ///
     /// Raises:
     ///     MethodNotFound, MissingOperators, UnsupportedDelegate, MemorySpaceError, ArenaMemoryError,
     ///     PlanError, ExternalDataError, and KernelError for graph=True. Nothing is held then.
-    #[pyo3(signature = (name, *, arenas=None, replan=None, graph=false))]
+    #[pyo3(signature = (name, *, arenas=None, replan=None, graph=None))]
     fn load_method<'py>(
         &self,
         py: Python<'py>,
         name: &str,
         arenas: Option<&Bound<'py, PyAny>>,
         replan: Option<&str>,
-        graph: bool,
+        graph: Option<bool>,
     ) -> PyResult<Bound<'py, Method>> {
         self.load(py, name, arenas, replan, graph)
     }

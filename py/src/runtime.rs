@@ -140,5 +140,5 @@ pub(crate) fn load<'py>(
         Some(name) => name.to_owned(),
         None => program.default_method(py)?,
     };
-    program.load(py, &name, arenas, None, false)
+    program.load(py, &name, arenas, None, None)
 }

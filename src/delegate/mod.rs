@@ -140,7 +140,8 @@ pub trait LoadedDelegate: Send {
         Ok(())
     }
 
-    /// Why a run cannot be captured as a graph, or `None` where it can.
+    /// Why a run cannot be captured as a graph, or `None` where it can: where every run with the same sizes gives the
+    /// call's queue the same work, and gives the device none past the queue.
     fn refuses_capture(&self) -> Option<String> {
         Some("the delegate does not support graphs".into())
     }

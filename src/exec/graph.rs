@@ -8,9 +8,9 @@
 //!
 //! The eager runs settle what happens only at first: kernels are loaded, scratch finds its size, outputs find
 //! their place. Nothing but uploads, delegates and downloads can be recorded: what the host computes in
-//! between would be left out. What was not asked for fails silently, and is for runs between host memory only:
-//! a caller's stream may be in the middle of a recording of its own. Deliberately absent: freeing memory that a
-//! graph uses; arenas never move.
+//! between would be left out. What was not asked for fails silently, and is for runs between host memory only: a
+//! caller's stream may be in the middle of a capture of its own. Deliberately absent: freeing memory that a graph
+//! uses; arenas never move.
 
 use super::device::pieces;
 use super::error::ExecError;
@@ -64,8 +64,7 @@ impl Graph {
 impl Method {
     /// Wants the method's device work recorded as a graph: the next two runs are as always, the one after
     /// records, and later ones launch the record. Inputs and outputs are as always. Runs with other sizes than
-    /// the recorded ones are as always too. While a run is recorded, no thread may wait for the whole device: the
-    /// driver refuses it to that thread and to the recording.
+    /// the recorded ones are as always too.
     ///
     /// # Errors
     /// [`ExecError::Graph`] with the reason, where the method cannot be recorded.

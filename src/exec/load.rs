@@ -65,10 +65,13 @@ pub struct LoadOptions {
     /// the bus, instead of being copied to or from it.
     pub max_mapped_bytes: usize,
     /// The runs after which device work is recorded as a graph by itself, where it can be, and later runs between
-    /// host memory launch the record; `None`, the default: only where [`Method::capture`] asks for it. It says when
-    /// not to.
+    /// host memory launch the record; `None`: only where [`Method::capture`] asks for it.
     pub capture_after: Option<u32>,
 }
+
+/// [`LoadOptions::capture_after`] unless told otherwise: what recording takes is gained again by then, if as many more
+/// runs come.
+pub const CAPTURE_AFTER: u32 = 8;
 
 /// [`LoadOptions::max_mapped_bytes`] unless told otherwise. Measured on an H200: 16 KiB that one kernel reads travel as
 /// fast either way, and 64 KiB that 18 kernels read and write take 14 us more than their copies.
@@ -85,7 +88,7 @@ impl Default for LoadOptions {
             max_planned_bytes: MAX_PLANNED_BYTES,
             replan: Replan::default(),
             max_mapped_bytes: MAX_MAPPED_BYTES,
-            capture_after: None,
+            capture_after: Some(CAPTURE_AFTER),
         }
     }
 }

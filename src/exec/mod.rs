@@ -36,7 +36,7 @@ mod wants;
 pub use error::{ErrorKind, ExecError, InputProblem, LoadError};
 pub use input::{Input, Output, TensorInput};
 pub use lifetimes::{BufferRole, LiveBuffer};
-pub use load::{LoadOptions, Loader, MAX_MAPPED_BYTES, MAX_PLANNED_BYTES, Share};
+pub use load::{CAPTURE_AFTER, LoadOptions, Loader, MAX_MAPPED_BYTES, MAX_PLANNED_BYTES, Share};
 pub use method::{INSTRUCTIONS_MAX, Method};
 pub use outputs::Outputs;
 pub use picture::PlanPicture;

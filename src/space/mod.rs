@@ -41,7 +41,7 @@ pub use heap::HeapSpace;
 pub use host::{HostSpace, HostStats};
 pub use id::{NAME_LEN_MAX, ParseSpaceIdError, SpaceId};
 pub use limited::{Limit, Limited};
-pub use queue::{GraphId, Mark, Piece, Queue, QueueError};
+pub use queue::{GraphId, Launch, Mark, Piece, Queue, QueueError};
 pub use recording::{Counter, Recording, SpaceCounts};
 pub use region::{DeviceRegion, HostRegion, Region};
 pub use tag::Tag;

@@ -10,6 +10,7 @@
 //! are valid; the caller says so where it binds them.
 
 use super::SpaceId;
+use core::ffi::c_void;
 use core::fmt::Debug;
 use core::ptr::NonNull;
 use std::sync::Arc;
@@ -29,6 +30,23 @@ pub struct Piece {
 unsafe impl Send for Piece {}
 // SAFETY: as above; a shared piece cannot be changed.
 unsafe impl Sync for Piece {}
+
+/// One launch of a kernel, as the driver of a device takes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch {
+    /// The driver's handle of the kernel.
+    pub kernel: *mut c_void,
+    /// Blocks along x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of each block along x, y and z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of each block.
+    pub shared_bytes: u32,
+    /// The addresses of the arguments, which are read before the call returns.
+    pub arguments: *mut *mut c_void,
+    /// In the place of `arguments`: the driver's list of settings, where it is not null.
+    pub extra: *mut *mut c_void,
+}
 
 /// Why work on a device could not be queued, or failed. The text names the call and what the driver said.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,7 +107,8 @@ pub trait Queue: Send {
     /// The device.
     fn space(&self) -> SpaceId;
 
-    /// The driver's handle of the stream, for delegates that launch on it; 0 where there is none.
+    /// The driver's handle of the stream, for delegates that give it work themselves; 0 where there is none. What
+    /// it is given goes past a capture.
     fn raw_stream(&self) -> usize;
 
     /// Sends work to a stream of the caller's from now on, or with `None` to the queue's own again, in either case
@@ -158,13 +177,31 @@ pub trait Queue: Send {
     /// [`QueueError`]: what the driver said.
     unsafe fn fill(&mut self, target: NonNull<u8>, size_bytes: usize, byte: u8) -> Result<(), QueueError>;
 
+    /// Queues a kernel.
+    ///
+    /// # Safety
+    /// * The kernel is one of this device, and its arguments are what it takes.
+    /// * All memory that it reaches stays valid until [`Queue::synchronize`] returns.
+    ///
+    /// # Errors
+    /// [`QueueError`]: what the driver said; a queue without kernels.
+    unsafe fn launch(&mut self, launch: &Launch) -> Result<(), QueueError> {
+        let _ = launch;
+        Err(QueueError {
+            space: self.space(),
+            call: "a launch",
+            reason: "this queue launches no kernels".into(),
+        })
+    }
+
     /// Waits until everything queued is done and every download has arrived.
     ///
     /// # Errors
     /// [`QueueError`]: what failed, also of work queued long before. The queue is then of no further use.
     fn synchronize(&mut self) -> Result<(), QueueError>;
 
-    /// Starts recording instead of doing. Until [`Queue::end_capture`], nothing runs on the device.
+    /// Starts recording what is queued instead of doing it, until [`Queue::end_capture`]. Other work of the
+    /// process, on whatever stream and thread, goes on as always.
     ///
     /// # Errors
     /// [`QueueError`] where the device has no graphs.

@@ -11,7 +11,13 @@
 //! * The kernel of the seed program, `relu(x * y + x) * 2`, is computed; all others only counted.
 //!
 //! Built by the tests with `rustc --crate-type cdylib` and the name of the driver's library inside.
-#![allow(non_snake_case, clippy::missing_safety_doc, clippy::pedantic, missing_docs, reason = "a C interface")]
+#![allow(
+    non_snake_case,
+    clippy::missing_safety_doc,
+    clippy::pedantic,
+    missing_docs,
+    reason = "a C interface"
+)]
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -25,7 +31,14 @@ const NO_CONTEXT: c_uint = 201;
 const GRANULARITY: usize = 2 << 20;
 
 unsafe extern "C" {
-    fn mmap(at: *mut c_void, len: usize, protection: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void;
+    fn mmap(
+        at: *mut c_void,
+        len: usize,
+        protection: c_int,
+        flags: c_int,
+        fd: c_int,
+        offset: i64,
+    ) -> *mut c_void;
     fn munmap(at: *mut c_void, len: usize) -> c_int;
 }
 
@@ -47,7 +60,6 @@ enum Op {
 #[derive(Default)]
 struct Stream {
     work: Vec<Op>,
-    capturing: Option<Vec<Op>>,
 }
 
 #[derive(Default)]
@@ -73,9 +85,8 @@ struct Fake {
     functions: Vec<String>,
 }
 
-static FAKE: LazyLock<Mutex<Fake>> = LazyLock::new(|| {
-    Mutex::new(Fake { devices: 1, capacity: 1 << 40, next: 1, ..Fake::default() })
-});
+static FAKE: LazyLock<Mutex<Fake>> =
+    LazyLock::new(|| Mutex::new(Fake { devices: 1, capacity: 1 << 40, next: 1, ..Fake::default() }));
 
 thread_local! {
     static CURRENT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
@@ -129,7 +140,11 @@ impl Fake {
             && address < start + range.len
         {
             let inside = address - start;
-            return range.shadow.filter(|_| inside + len <= range.len).map(|shadow| shadow + inside).ok_or(INVALID);
+            return range
+                .shadow
+                .filter(|_| inside + len <= range.len)
+                .map(|shadow| shadow + inside)
+                .ok_or(INVALID);
         }
         Ok(address)
     }
@@ -182,12 +197,34 @@ impl Fake {
             return Err(NO_CONTEXT);
         }
         self.copies += u64::from(matches!(op, Op::Copy { .. } | Op::Write { .. }));
-        let stream = self.streams.entry(stream).or_default();
-        match &mut stream.capturing {
-            Some(captured) => captured.push(op),
-            None => stream.work.push(op),
-        }
+        self.streams.entry(stream).or_default().work.push(op);
         Ok(())
+    }
+
+    /// Adds a node to a graph, where it is told that it comes after the one before.
+    fn add_node(&mut self, graph: usize, after: &[usize], op: Op) -> Result<usize, c_uint> {
+        let nodes = self.graphs.get_mut(&graph).ok_or(INVALID)?;
+        let last: &[usize] = if nodes.is_empty() { &[] } else { &[nodes.len()] };
+        if after != last {
+            return Err(INVALID);
+        }
+        nodes.push(op);
+        Ok(nodes.len())
+    }
+
+    /// What a kernel does.
+    ///
+    /// # Safety
+    /// `arguments` are those of the kernel.
+    unsafe fn kernel(&self, function: usize, arguments: *const *const c_void) -> Result<Op, c_uint> {
+        let name = self.functions.get(function.wrapping_sub(1)).ok_or(INVALID)?;
+        if name != "triton_poi_fused_add_mul_relu_0" {
+            return Ok(Op::Unknown);
+        }
+        let argument = |index: usize| unsafe { *arguments.add(index) };
+        let pointer = |index: usize| unsafe { argument(index).cast::<usize>().read() };
+        let count = unsafe { argument(3).cast::<i32>().read() };
+        Ok(Op::Seed { pointers: [pointer(0), pointer(1), pointer(2)], count: count as usize })
     }
 
     fn is_pinned(&self, address: usize) -> bool {
@@ -470,12 +507,21 @@ pub extern "C" fn cuMemUnmap(address: usize, len: usize) -> c_uint {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cuMemSetAccess(_address: usize, _len: usize, _desc: *const c_void, _count: usize) -> c_uint {
+pub extern "C" fn cuMemSetAccess(
+    _address: usize,
+    _len: usize,
+    _desc: *const c_void,
+    _count: usize,
+) -> c_uint {
     status(enter().map(|_| ()))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemGetAllocationGranularity(out: *mut usize, _p: *const c_void, _o: c_uint) -> c_uint {
+pub unsafe extern "C" fn cuMemGetAllocationGranularity(
+    out: *mut usize,
+    _p: *const c_void,
+    _o: c_uint,
+) -> c_uint {
     unsafe { out.write(GRANULARITY) };
     0
 }
@@ -599,28 +645,122 @@ pub extern "C" fn cuEventQuery(event: usize) -> c_uint {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventSynchronize(event: usize) -> c_uint {
-    status(enter().and_then(|mut fake| if fake.events.contains_key(&event) { fake.drain_all() } else { Err(INVALID) }))
+    status(
+        enter().and_then(
+            |mut fake| if fake.events.contains_key(&event) { fake.drain_all() } else { Err(INVALID) },
+        ),
+    )
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cuStreamBeginCapture_v2(stream: usize, _mode: c_uint) -> c_uint {
+pub unsafe extern "C" fn cuGraphCreate(out: *mut usize, _flags: c_uint) -> c_uint {
+    status(enter().map(|mut fake| {
+        let id = fake.id();
+        fake.graphs.insert(id, Vec::new());
+        unsafe { out.write(id) };
+    }))
+}
+
+/// What `cuGraphAddMemcpyNode` takes, of which only these are looked at.
+#[repr(C)]
+pub struct Copy3d {
+    source_offsets: [usize; 4],
+    source_kind: c_uint,
+    source_host: usize,
+    source: usize,
+    source_rest: [usize; 4],
+    target_offsets: [usize; 4],
+    target_kind: c_uint,
+    target_host: usize,
+    target: usize,
+    target_rest: [usize; 4],
+    width: usize,
+    height: usize,
+    depth: usize,
+}
+
+/// The kind of an address that may be anywhere.
+const UNIFIED: c_uint = 4;
+
+unsafe fn before(nodes: *const usize, count: usize) -> &'static [usize] {
+    if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(nodes, count) } }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddMemcpyNode(
+    out: *mut usize,
+    graph: usize,
+    after: *const usize,
+    count: usize,
+    copy: *const Copy3d,
+    _context: usize,
+) -> c_uint {
     status(enter().and_then(|mut fake| {
-        let stream = fake.streams.entry(stream).or_default();
-        if stream.capturing.is_some() {
-            return Err(900);
+        let copy = unsafe { &*copy };
+        if (copy.source_kind, copy.target_kind, copy.height, copy.depth) != (UNIFIED, UNIFIED, 1, 1) {
+            return Err(INVALID);
         }
-        stream.capturing = Some(Vec::new());
+        let op = Op::Copy { to: copy.target, from: copy.source, len: copy.width };
+        let node = fake.add_node(graph, unsafe { before(after, count) }, op)?;
+        unsafe { out.write(node) };
         Ok(())
     }))
 }
 
+/// What `cuGraphAddMemsetNode` takes.
+#[repr(C)]
+pub struct Fill2d {
+    target: usize,
+    pitch: usize,
+    value: c_uint,
+    element_bytes: c_uint,
+    width: usize,
+    height: usize,
+}
+
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamEndCapture(stream: usize, out: *mut usize) -> c_uint {
+pub unsafe extern "C" fn cuGraphAddMemsetNode(
+    out: *mut usize,
+    graph: usize,
+    after: *const usize,
+    count: usize,
+    fill: *const Fill2d,
+    _context: usize,
+) -> c_uint {
     status(enter().and_then(|mut fake| {
-        let work = fake.streams.entry(stream).or_default().capturing.take().ok_or(901_u32)?;
-        let id = fake.id();
-        fake.graphs.insert(id, work);
-        unsafe { out.write(id) };
+        let fill = unsafe { &*fill };
+        if (fill.element_bytes, fill.height) != (1, 1) {
+            return Err(INVALID);
+        }
+        let op = Op::Fill { to: fill.target, byte: fill.value as u8, len: fill.width };
+        let node = fake.add_node(graph, unsafe { before(after, count) }, op)?;
+        unsafe { out.write(node) };
+        Ok(())
+    }))
+}
+
+/// What `cuGraphAddKernelNode` takes.
+#[repr(C)]
+pub struct KernelNode {
+    function: usize,
+    grid_block_and_shared: [c_uint; 7],
+    arguments: *const *const c_void,
+    extra: *const c_void,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddKernelNode(
+    out: *mut usize,
+    graph: usize,
+    after: *const usize,
+    count: usize,
+    kernel: *const KernelNode,
+) -> c_uint {
+    status(enter().and_then(|mut fake| {
+        let kernel = unsafe { &*kernel };
+        let op = unsafe { fake.kernel(kernel.function, kernel.arguments) }?;
+        let node = fake.add_node(graph, unsafe { before(after, count) }, op)?;
+        unsafe { out.write(node) };
         Ok(())
     }))
 }
@@ -694,15 +834,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
 ) -> c_uint {
     status(enter().and_then(|mut fake| {
         fake.launches += 1;
-        let name = fake.functions.get(function.wrapping_sub(1)).ok_or(INVALID)?;
-        let op = if name == "triton_poi_fused_add_mul_relu_0" {
-            let argument = |index: usize| unsafe { *arguments.add(index) };
-            let pointer = |index: usize| unsafe { argument(index).cast::<usize>().read() };
-            let count = unsafe { argument(3).cast::<i32>().read() };
-            Op::Seed { pointers: [pointer(0), pointer(1), pointer(2)], count: count as usize }
-        } else {
-            Op::Unknown
-        };
+        let op = unsafe { fake.kernel(function, arguments) }?;
         fake.queue(stream, op)
     }))
 }

@@ -3,7 +3,9 @@
 use super::stand_in::StandIn;
 use super::support::kernel::Data;
 use super::support::npz;
-use arenite::exec::{Input, LoadOptions, Loader, MAX_MAPPED_BYTES, Method, Output, TensorInput};
+use arenite::exec::{
+    CAPTURE_AFTER, Input, LoadOptions, Loader, MAX_MAPPED_BYTES, Method, Output, TensorInput,
+};
 use arenite::program::{Program, ProgramOptions};
 use arenite::space::cuda::{CudaSpace, PinnedSpace};
 use arenite::{ArenaSet, HostSpace};
@@ -224,6 +226,10 @@ fn runs_are_recorded_by_themselves_and_then_take_no_memory() {
         method = load(&program).unwrap();
         (0..=20).for_each(|_| drop(run(&mut method, &inputs).unwrap()));
         assert!(!method.is_captured(), "not wanted");
+        let loader = Loader::new(Arc::clone(&program), LoadOptions::new(arenas().unwrap()));
+        method = loader.load("forward").unwrap();
+        (0..=CAPTURE_AFTER).for_each(|_| drop(run(&mut method, &inputs).unwrap()));
+        assert!(method.is_captured(), "the default");
     }
     assert_eq!((stand_in.live(), stand_in.live_bytes()), (before, 0));
 }

@@ -277,6 +277,11 @@ impl Container {
         self.check(status, "reading its constants")
     }
 
+    /// Why runs cannot be captured as a graph, or `None` where they can.
+    pub(super) fn refuses_capture(&self) -> Option<String> {
+        self.library.refuses_capture()
+    }
+
     /// Runs the code. Inputs are taken: a slot that is null afterwards was, the rest is ended here. Outputs
     /// belong to the caller, also after a failure.
     ///

@@ -1,5 +1,5 @@
-//! The twelve functions of the CUDA runtime that compiled code calls, over the driver; and the driver's way to
-//! load kernels, kept to once per image.
+//! The twelve functions of the CUDA runtime that compiled code calls, over the driver; and the driver's ways to
+//! load kernels, kept to once per image, and to launch them, by the run's queue.
 //!
 //! Bound into the code by address, they make the runtime library unnecessary: neither its version nor where
 //! it is installed matters, and no other library's allocations are touched. Deliberately absent: the rest.
@@ -9,12 +9,13 @@
 
 use super::elf::Object;
 use super::fatbin::{Target, targets};
-use super::run::with_run;
+use super::run::{set_error, with_run};
 use crate::delegate::DelegateError;
+use crate::space::Launch;
 use crate::space::cuda::Device;
 use crate::space::cuda::driver::{Driver, Failure, done, driver};
 use core::ffi::{c_char, c_int, c_uint, c_void};
-use cudarc::driver::sys::{CUevent, CUmodule};
+use cudarc::driver::sys::{CUevent, CUfunction, CUmodule, CUstream};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -22,13 +23,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The runtime's number for "no device".
 const NO_DEVICE: c_int = 100;
+/// The runtime's number for what has none.
+const UNKNOWN: c_int = 999;
+/// The driver's number for a launch that failed.
+const LAUNCH_FAILED: c_uint = 719;
 
 /// Calls the driver; gives the runtime's number.
 fn call(body: impl FnOnce(&'static Driver) -> Result<(), Failure>) -> c_int {
     let called = catch_unwind(AssertUnwindSafe(|| driver().map(body)));
     match called {
         Ok(Ok(Ok(()))) => 0,
-        Ok(Ok(Err(failure))) => c_int::try_from(failure.0).unwrap_or(999),
+        Ok(Ok(Err(failure))) => c_int::try_from(failure.0).unwrap_or(UNKNOWN),
         Ok(Err(_)) | Err(_) => NO_DEVICE,
     }
 }
@@ -74,6 +79,12 @@ unsafe extern "C" fn memcpy(
     size_bytes: usize,
     _kind: c_int,
 ) -> c_int {
+    // The driver's own stream knows nothing of the run's work before.
+    let waited = with_run(|run| Ok(run.backend.wait()));
+    if let Ok(Err(reason)) = waited {
+        set_error(reason);
+        return UNKNOWN;
+    }
     // SAFETY: the C interface: valid ranges; the driver finds out where they are.
     call(|driver| done(unsafe { (driver.copy_now)(target.addr() as u64, source.addr() as u64, size_bytes) }))
 }
@@ -151,6 +162,62 @@ extern "C" fn module_unload(_module: CUmodule) -> c_uint {
     0
 }
 
+/// Launches a kernel: in a run by its queue, which may be capturing a graph; on the stream outside of one.
+unsafe extern "C" fn launch_kernel(
+    kernel: CUfunction,
+    grid_x: c_uint,
+    grid_y: c_uint,
+    grid_z: c_uint,
+    block_x: c_uint,
+    block_y: c_uint,
+    block_z: c_uint,
+    shared_bytes: c_uint,
+    stream: CUstream,
+    arguments: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> c_uint {
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    let launch = Launch { kernel: kernel.cast(), grid, block, shared_bytes, arguments, extra };
+    let launched = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: the C interface: a kernel of the run's device, and its arguments.
+        with_run(|run| Ok(unsafe { run.backend.launch(&launch) }))
+    }));
+    match launched {
+        Ok(Ok(Ok(()))) => 0,
+        Ok(Ok(Err(reason))) => {
+            set_error(reason);
+            LAUNCH_FAILED
+        }
+        // No run is going on on this thread.
+        // SAFETY: the C interface, as the driver's own.
+        Ok(Err(_)) => call(|driver| {
+            done(unsafe {
+                (driver.launch)(
+                    kernel,
+                    grid_x,
+                    grid_y,
+                    grid_z,
+                    block_x,
+                    block_y,
+                    block_z,
+                    shared_bytes,
+                    stream,
+                    arguments,
+                    extra,
+                )
+            })
+        })
+        .unsigned_abs(),
+        Err(_) => LAUNCH_FAILED,
+    }
+}
+
+/// Whether a function of the driver gives a device work, so that a queue which captures a graph misses it.
+pub(super) fn goes_past_the_queue(name: &str) -> bool {
+    let asks = ["cuGet", "cuDevice", "cuCtx", "cuModule", "cuFunc", "cuOccupancy"];
+    address(name).is_none() && !asks.iter().any(|start| name.starts_with(start))
+}
+
 /// The address of the function of this name.
 pub(super) fn address(name: &str) -> Option<u64> {
     let pointer: *const c_void = match name {
@@ -167,6 +234,7 @@ pub(super) fn address(name: &str) -> Option<u64> {
         "cudaGetLastError" => get_last_error as *const c_void,
         "cudaGetErrorString" => get_error_string as *const c_void,
         "cuModuleLoadData" => module_load_data as *const c_void,
+        "cuLaunchKernel" => launch_kernel as *const c_void,
         "cuModuleUnload" => module_unload as *const c_void,
         _ => return None,
     };

@@ -35,6 +35,8 @@ static LOADED: Mutex<Option<HashMap<[u8; 32], &'static Library>>> = Mutex::new(N
 #[derive(Debug)]
 pub(super) struct Library {
     handle: NonNull<c_void>,
+    /// A function by which the code gives a device work itself, past the run's queue.
+    past_queue: Option<String>,
 }
 
 // SAFETY: a handle of the dynamic linker may be used from any thread; it is never closed.
@@ -83,7 +85,8 @@ impl Library {
             let reason = format!("its code has {} bytes, at most {CODE_BYTES_MAX}", code.bytes.len());
             return Err(DelegateError::Corrupt { reason });
         }
-        let edited = edit(code.bytes, platform);
+        let mut past_queue = None;
+        let edited = edit(code.bytes, platform, &mut past_queue);
         let digest = digest();
         if let Some(stated) = code.digest
             && stated != digest
@@ -96,9 +99,14 @@ impl Library {
         if let Some(library) = loaded.get(&digest) {
             return Ok(library);
         }
-        let library: &'static Self = Box::leak(Box::new(Self { handle: edited?.open()? }));
+        let library: &'static Self = Box::leak(Box::new(Self { handle: edited?.open()?, past_queue }));
         loaded.insert(digest, library);
         Ok(library)
+    }
+
+    /// Why its runs cannot be captured as a graph, or `None` where they can.
+    pub(super) fn refuses_capture(&self) -> Option<String> {
+        self.past_queue.as_ref().map(|name| format!("its code calls {name}, which cannot be captured"))
     }
 
     /// The address of a symbol, or `None`.
@@ -108,14 +116,15 @@ impl Library {
     }
 }
 
-/// Copies the code and edits the copy.
-fn edit(bytes: &[u8], platform: Platform) -> Result<Private, DelegateError> {
+/// Copies the code and edits the copy. `past_queue` becomes a function by which it gives a device work itself.
+fn edit(bytes: &[u8], platform: Platform, past_queue: &mut Option<String>) -> Result<Private, DelegateError> {
     Private::copy(bytes, |bytes| {
         let mut object =
             Object::parse(bytes).map_err(|error| DelegateError::Corrupt { reason: error.to_string() })?;
         platform.check(&object)?;
         object.make_private("AOTInductor");
         object.clear_executable_stack();
+        *past_queue = object.undefined().find(|name| platform.goes_past_the_queue(name)).map(str::to_owned);
         object
             .bind(|name| shims::address(name).or_else(|| c_library(name)).or_else(|| platform.resolve(name)));
         check_undefined(&object)?;

@@ -440,7 +440,10 @@ impl LoadedDelegate for Loaded {
         if self.space.is_host() {
             return Some("it runs on the host".into());
         }
-        self.learned.sizes.is_empty().then(|| "it has not run yet; run the method first".into())
+        if self.learned.sizes.is_empty() {
+            return Some("it has not run yet; run the method first".into());
+        }
+        self.container.refuses_capture()
     }
 }
 

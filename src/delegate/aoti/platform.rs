@@ -93,6 +93,16 @@ impl Platform {
         }
     }
 
+    /// Whether compiled code gives the device work by this function, past the run's queue.
+    #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "the host has nothing to look at"))]
+    pub(super) fn goes_past_the_queue(self, name: &str) -> bool {
+        match self {
+            Self::Host => false,
+            #[cfg(feature = "cuda")]
+            Self::Cuda(_) => name.starts_with("cu") && super::cudart::goes_past_the_queue(name),
+        }
+    }
+
     /// Refuses code that was compiled for other GPUs only.
     #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "the host has nothing to look at"))]
     #[cfg_attr(not(feature = "cuda"), expect(clippy::unnecessary_wraps, reason = "a device may refuse"))]

@@ -4,6 +4,7 @@
 //! Deliberately absent: any device. A [`Backend`] is the host, CUDA, or a test's.
 
 use super::handle::{Origin, Storage};
+use crate::space::Launch;
 use core::cell::{Cell, RefCell};
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -33,6 +34,15 @@ pub(crate) trait Backend {
     /// # Safety
     /// * The range is valid until the work is done.
     unsafe fn zero(&mut self, target: NonNull<u8>, size_bytes: usize) -> Result<(), String>;
+
+    /// Starts a kernel, in the order of the device's other work.
+    ///
+    /// # Safety
+    /// * The kernel is one of the device, with the arguments that it takes.
+    unsafe fn launch(&mut self, launch: &Launch) -> Result<(), String>;
+
+    /// Waits for the work so far.
+    fn wait(&mut self) -> Result<(), String>;
 
     /// Waits for the work so far and copies to the host.
     ///

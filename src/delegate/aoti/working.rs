@@ -4,7 +4,7 @@
 
 use super::run::Backend;
 use crate::arena::PooledArena;
-use crate::space::{Piece, Queue};
+use crate::space::{Launch, Piece, Queue};
 use core::alloc::Layout;
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -56,6 +56,17 @@ impl Backend for Working<'_, '_> {
         };
         // SAFETY: valid until the queue is waited for, by the caller.
         unsafe { queue.fill(target, size_bytes, 0) }.map_err(|error| error.to_string())
+    }
+
+    unsafe fn launch(&mut self, launch: &Launch) -> Result<(), String> {
+        let queue = self.queue.as_mut().ok_or("there is no device to launch a kernel on")?;
+        // SAFETY: a kernel of the queue's device with its arguments, by the caller.
+        unsafe { queue.launch(launch) }.map_err(|error| error.to_string())
+    }
+
+    fn wait(&mut self) -> Result<(), String> {
+        let Some(queue) = &mut self.queue else { return Ok(()) };
+        queue.synchronize().map_err(|error| error.to_string())
     }
 
     unsafe fn read(&mut self, target: &mut [u8], source: NonNull<u8>) -> Result<(), String> {

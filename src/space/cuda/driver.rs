@@ -97,8 +97,43 @@ driver! {
     event_query = "cuEventQuery"(sys::CUevent);
     event_synchronize = "cuEventSynchronize"(sys::CUevent);
     module_load = "cuModuleLoadData"(*mut sys::CUmodule, *const c_void);
-    begin_capture = "cuStreamBeginCapture_v2"(sys::CUstream, c_uint);
-    end_capture = "cuStreamEndCapture"(sys::CUstream, *mut sys::CUgraph);
+    launch = "cuLaunchKernel"(
+        sys::CUfunction,
+        c_uint,
+        c_uint,
+        c_uint,
+        c_uint,
+        c_uint,
+        c_uint,
+        c_uint,
+        sys::CUstream,
+        *mut *mut c_void,
+        *mut *mut c_void,
+    );
+    graph_create = "cuGraphCreate"(*mut sys::CUgraph, c_uint);
+    graph_add_copy = "cuGraphAddMemcpyNode"(
+        *mut sys::CUgraphNode,
+        sys::CUgraph,
+        *const sys::CUgraphNode,
+        usize,
+        *const sys::CUDA_MEMCPY3D,
+        sys::CUcontext,
+    );
+    graph_add_fill = "cuGraphAddMemsetNode"(
+        *mut sys::CUgraphNode,
+        sys::CUgraph,
+        *const sys::CUgraphNode,
+        usize,
+        *const sys::CUDA_MEMSET_NODE_PARAMS,
+        sys::CUcontext,
+    );
+    graph_add_kernel = "cuGraphAddKernelNode"(
+        *mut sys::CUgraphNode,
+        sys::CUgraph,
+        *const sys::CUgraphNode,
+        usize,
+        *const sys::CUDA_KERNEL_NODE_PARAMS_v1,
+    );
     graph_instantiate = "cuGraphInstantiateWithFlags"(*mut sys::CUgraphExec, sys::CUgraph, u64);
     graph_launch = "cuGraphLaunch"(sys::CUgraphExec, sys::CUstream);
     graph_exec_destroy = "cuGraphExecDestroy"(sys::CUgraphExec);
@@ -142,7 +177,7 @@ impl Failure {
             719 => "a kernel failed",
             801 => "the device or driver does not support this",
             803 => "the driver is older than the CUDA library in use",
-            900..=908 => "the work cannot be captured as a graph",
+            900..=908 => "a stream of this process is being captured as a graph",
             _ => "the driver refused",
         }
     }

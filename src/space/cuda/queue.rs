@@ -15,13 +15,14 @@
 //! * **Q2** Staging of a graph lives as long as the graph.
 
 use super::context::Device;
-use super::driver::{DevicePtr, Failure, done};
+use super::driver::{DevicePtr, Driver, Failure, done};
 use super::event::{CudaEvent, DefaultStream};
-use super::graph::{Graph, Recording, Slot};
+use super::graph::{Graph, Nodes, Recording, Slot};
 use super::pinned::{PinnedSpace, is_pinned};
 use super::staging::Staging;
-use crate::space::{GraphId, Mark, Piece, Queue, QueueError, SpaceId};
+use crate::space::{GraphId, Launch, Mark, Piece, Queue, QueueError, SpaceId};
 use core::cell::Cell;
+use core::ffi::c_uint;
 use core::ptr::NonNull;
 use cudarc::driver::sys;
 use std::collections::HashMap;
@@ -80,7 +81,7 @@ pub(super) struct Arrival {
 // SAFETY: two addresses; reaching the bytes takes `unsafe`, which argues for itself.
 unsafe impl Send for Arrival {}
 
-fn bits(address: NonNull<u8>) -> DevicePtr {
+pub(super) fn bits(address: NonNull<u8>) -> DevicePtr {
     address.addr().get() as DevicePtr
 }
 
@@ -140,7 +141,7 @@ impl CudaQueue {
     /// # Errors
     /// [`QueueError`]: what the driver said.
     pub fn wait(&mut self, event: &CudaEvent) -> Result<(), QueueError> {
-        let _entered = self.enter("waiting for an event")?;
+        let _entered = self.enter_unrecorded("waiting for an event")?;
         // SAFETY: a live stream and a live event; the flags must be 0.
         done(unsafe { (self.device.driver.stream_wait)(self.stream(), event.raw(), 0) })
             .map_err(|failure| error(self.device, "waiting for an event", failure))
@@ -155,7 +156,7 @@ impl CudaQueue {
     /// # Errors
     /// [`QueueError`]: what the driver said.
     pub unsafe fn copy_from_peer(&mut self, piece: Piece, from: &Device) -> Result<(), QueueError> {
-        let _entered = self.enter("a copy between devices")?;
+        let _entered = self.enter_unrecorded("a copy between devices")?;
         self.busy.set(true);
         // SAFETY: valid ranges, by the caller; contexts that live as long as the process.
         done(unsafe {
@@ -181,6 +182,32 @@ impl CudaQueue {
         self.lent.unwrap_or(self.own).0
     }
 
+    /// Before what a graph cannot hold.
+    fn enter_unrecorded(&mut self, call: &'static str) -> Result<super::context::Entered, QueueError> {
+        if self.recording.is_some() {
+            let reason = "it cannot be part of a graph, and one is being captured".into();
+            return Err(QueueError { space: self.device.space_id(), call, reason });
+        }
+        self.enter(call)
+    }
+
+    /// Does work now, or adds it to the graph that is being captured.
+    fn work(
+        &mut self,
+        call: &'static str,
+        now: impl FnOnce(&Driver, sys::CUstream) -> c_uint,
+        node: impl FnOnce(&mut Nodes) -> Result<(), Failure>,
+    ) -> Result<(), QueueError> {
+        let outcome = match &mut self.recording {
+            Some(recording) => node(&mut recording.nodes),
+            None => {
+                self.busy.set(true);
+                done(now(self.device.driver, self.stream()))
+            }
+        };
+        outcome.map_err(|failure| error(self.device, call, failure))
+    }
+
     /// Before every call on the stream. What was left on another one comes first.
     pub(super) fn enter(&mut self, call: &'static str) -> Result<super::context::Entered, QueueError> {
         if !self.device.is_usable() {
@@ -188,7 +215,7 @@ impl CudaQueue {
             return Err(QueueError { space: self.device.space_id(), call, reason });
         }
         let entered = self.device.enter().map_err(|failure| error(self.device, call, failure))?;
-        if let Some(left) = self.left.take_if(|_| self.recording.is_none()) {
+        if let Some(left) = self.left.take() {
             let here = self.stream().addr();
             let mark: &dyn Mark = match &left {
                 Left::Default(stream) => stream,
@@ -202,7 +229,8 @@ impl CudaQueue {
 
     /// Staging that nothing else uses until the next synchronize, or the end of the graph being captured.
     fn stage(&mut self, size_bytes: usize) -> Result<NonNull<u8>, QueueError> {
-        let staging = self.recording.as_mut().map_or(&mut self.staging, |recording| &mut recording.staging);
+        let staging =
+            self.recording.as_mut().map_or(&mut self.staging, |recording| &mut recording.crossings.staging);
         staging.take(size_bytes).map_err(|refused| QueueError {
             space: self.device.space_id(),
             call: "staging",
@@ -221,33 +249,29 @@ impl CudaQueue {
         order
     }
 
-    fn to_device(
-        &self,
-        target: NonNull<u8>,
-        source: NonNull<u8>,
-        size_bytes: usize,
-    ) -> Result<(), QueueError> {
-        self.busy.set(true);
-        // SAFETY: a device range and a host range, valid until the copy is done: staging by Q1 and Q2, the
-        // caller's by the contract of `upload`.
-        done(unsafe {
-            (self.device.driver.upload_async)(bits(target), source.as_ptr().cast(), size_bytes, self.stream())
-        })
-        .map_err(|failure| error(self.device, "a copy to the device", failure))
+    fn to_device(&mut self, piece: Piece) -> Result<(), QueueError> {
+        let Piece { target, source, size_bytes } = piece;
+        self.work(
+            "a copy to the device",
+            // SAFETY: a device range and a host range, valid until the copy is done: staging by Q1, the caller's by
+            // the contract of `upload`.
+            |driver, stream| unsafe {
+                (driver.upload_async)(bits(target), source.as_ptr().cast(), size_bytes, stream)
+            },
+            |nodes| nodes.add_copy(piece),
+        )
     }
 
-    fn to_host(&self, target: NonNull<u8>, source: NonNull<u8>, size_bytes: usize) -> Result<(), QueueError> {
-        self.busy.set(true);
-        // SAFETY: as in `to_device`, by the contract of `download`.
-        done(unsafe {
-            (self.device.driver.download_async)(
-                target.as_ptr().cast(),
-                bits(source),
-                size_bytes,
-                self.stream(),
-            )
-        })
-        .map_err(|failure| error(self.device, "a copy to the host", failure))
+    fn to_host(&mut self, piece: Piece) -> Result<(), QueueError> {
+        let Piece { target, source, size_bytes } = piece;
+        self.work(
+            "a copy to the host",
+            // SAFETY: as in `to_device`, by the contract of `download`.
+            |driver, stream| unsafe {
+                (driver.download_async)(target.as_ptr().cast(), bits(source), size_bytes, stream)
+            },
+            |nodes| nodes.add_copy(piece),
+        )
     }
 
     /// Uploads pieces whose targets follow each other without a gap.
@@ -255,10 +279,7 @@ impl CudaQueue {
         let direct = |piece: &Piece| is_pinned(piece.source, piece.size_bytes);
         let recording = self.recording.is_some();
         if !recording && (size_bytes > STAGED_BYTES_MAX || run.iter().all(|&index| direct(&pieces[index]))) {
-            return run.iter().try_for_each(|&index| {
-                let piece = pieces[index];
-                self.to_device(piece.target, piece.source, piece.size_bytes)
-            });
+            return run.iter().try_for_each(|&index| self.to_device(pieces[index]));
         }
         let staged = self.stage(size_bytes)?;
         let mut at = staged;
@@ -268,13 +289,13 @@ impl CudaQueue {
             // pieces together and used by nobody else (Q1, Q2).
             unsafe { at.copy_from_nonoverlapping(piece.source, piece.size_bytes) };
             if let Some(recording) = &mut self.recording {
-                recording.uploads[index] =
+                recording.crossings.uploads[index] =
                     Slot { staged: at, device: piece.target, size_bytes: piece.size_bytes };
             }
             // SAFETY: still inside the staging, or at its end.
             at = unsafe { at.add(piece.size_bytes) };
         }
-        self.to_device(pieces[run[0]].target, staged, size_bytes)
+        self.to_device(Piece { target: pieces[run[0]].target, source: staged, size_bytes })
     }
 
     /// Downloads pieces whose sources follow each other without a gap.
@@ -282,10 +303,7 @@ impl CudaQueue {
         let direct = |piece: &Piece| is_pinned(piece.target, piece.size_bytes);
         let recording = self.recording.is_some();
         if !recording && (size_bytes > STAGED_BYTES_MAX || run.iter().all(|&index| direct(&pieces[index]))) {
-            return run.iter().try_for_each(|&index| {
-                let piece = pieces[index];
-                self.to_host(piece.target, piece.source, piece.size_bytes)
-            });
+            return run.iter().try_for_each(|&index| self.to_host(pieces[index]));
         }
         let staged = self.stage(size_bytes)?;
         let mut at = staged;
@@ -293,21 +311,21 @@ impl CudaQueue {
             let Piece { target, source, size_bytes } = pieces[index];
             match &mut self.recording {
                 Some(recording) => {
-                    recording.downloads[index] = Slot { staged: at, device: source, size_bytes }
+                    recording.crossings.downloads[index] = Slot { staged: at, device: source, size_bytes }
                 }
                 None => self.arrivals.push(Arrival { staged: at, target, size_bytes }),
             }
             // SAFETY: inside the staging, which is as long as the run's pieces together, or at its end.
             at = unsafe { at.add(size_bytes) };
         }
-        self.to_host(staged, pieces[run[0]].source, size_bytes)
+        self.to_host(Piece { target: staged, source: pieces[run[0]].source, size_bytes })
     }
 
     /// Puts bytes where the device reads them in pinned memory.
     fn place(&mut self, index: usize, piece: Piece) -> Result<(), QueueError> {
         let Piece { target, source, size_bytes } = piece;
         if let Some(recording) = &mut self.recording {
-            recording.uploads[index] = Slot { staged: target, device: target, size_bytes };
+            recording.crossings.uploads[index] = Slot { staged: target, device: target, size_bytes };
             return Ok(());
         }
         if target == source {
@@ -331,7 +349,7 @@ impl CudaQueue {
         let Piece { target, source, size_bytes } = piece;
         match &mut self.recording {
             Some(recording) => {
-                recording.downloads[index] = Slot { staged: source, device: source, size_bytes };
+                recording.crossings.downloads[index] = Slot { staged: source, device: source, size_bytes };
             }
             None => self.arrivals.push(Arrival { staged: source, target, size_bytes }),
         }
@@ -404,7 +422,7 @@ impl Queue for CudaQueue {
     }
 
     fn leave(&mut self) -> Result<Arc<dyn Mark>, QueueError> {
-        let _entered = self.enter("leaving work to the device")?;
+        let _entered = self.enter_unrecorded("leaving work to the device")?;
         let stream = self.stream().addr();
         if DefaultStream::is(stream) {
             let device = self.device;
@@ -437,9 +455,9 @@ impl Queue for CudaQueue {
         self.note_host(true);
         if let Some(recording) = &mut self.recording {
             let blank = Slot { staged: NonNull::dangling(), device: NonNull::dangling(), size_bytes: 0 };
-            recording.uploads.extend(core::iter::repeat_n(blank, pieces.len()));
+            recording.crossings.uploads.extend(core::iter::repeat_n(blank, pieces.len()));
             // Slots of this call are the last ones; runs index them from the front.
-            recording.uploads.rotate_right(pieces.len());
+            recording.crossings.uploads.rotate_right(pieces.len());
         }
         let order = self.sort(pieces, |piece| piece.target);
         let mut placed = Ok(());
@@ -457,7 +475,7 @@ impl Queue for CudaQueue {
         );
         self.order = order;
         if let Some(recording) = &mut self.recording {
-            recording.uploads.rotate_left(pieces.len());
+            recording.crossings.uploads.rotate_left(pieces.len());
         }
         placed.and(copied)
     }
@@ -467,8 +485,8 @@ impl Queue for CudaQueue {
         self.note_host(true);
         if let Some(recording) = &mut self.recording {
             let blank = Slot { staged: NonNull::dangling(), device: NonNull::dangling(), size_bytes: 0 };
-            recording.downloads.extend(core::iter::repeat_n(blank, pieces.len()));
-            recording.downloads.rotate_right(pieces.len());
+            recording.crossings.downloads.extend(core::iter::repeat_n(blank, pieces.len()));
+            recording.crossings.downloads.rotate_right(pieces.len());
         }
         let order = self.sort(pieces, |piece| piece.source);
         if order.len() < pieces.len() {
@@ -485,7 +503,7 @@ impl Queue for CudaQueue {
         );
         self.order = order;
         if let Some(recording) = &mut self.recording {
-            recording.downloads.rotate_left(pieces.len());
+            recording.crossings.downloads.rotate_left(pieces.len());
         }
         copied
     }
@@ -494,18 +512,14 @@ impl Queue for CudaQueue {
         if piece.size_bytes == 0 {
             return Ok(());
         }
+        let Piece { target, source, size_bytes } = piece;
         let _entered = self.enter("a copy on the device")?;
-        self.busy.set(true);
-        // SAFETY: two ranges that the device reaches, valid until it is done, by the caller.
-        done(unsafe {
-            (self.device.driver.copy_async)(
-                bits(piece.target),
-                bits(piece.source),
-                piece.size_bytes,
-                self.stream(),
-            )
-        })
-        .map_err(|failure| error(self.device, "a copy on the device", failure))
+        self.work(
+            "a copy on the device",
+            // SAFETY: two ranges that the device reaches, valid until it is done, by the caller.
+            |driver, stream| unsafe { (driver.copy_async)(bits(target), bits(source), size_bytes, stream) },
+            |nodes| nodes.add_copy(piece),
+        )
     }
 
     unsafe fn fill(&mut self, target: NonNull<u8>, size_bytes: usize, byte: u8) -> Result<(), QueueError> {
@@ -513,13 +527,33 @@ impl Queue for CudaQueue {
             return Ok(());
         }
         let _entered = self.enter("a fill on the device")?;
-        self.busy.set(true);
-        // SAFETY: a device range, valid until the work is done, by the caller.
-        done(unsafe { (self.device.driver.fill_async)(bits(target), byte, size_bytes, self.stream()) })
-            .map_err(|failure| error(self.device, "a fill on the device", failure))
+        self.work(
+            "a fill on the device",
+            // SAFETY: a device range, valid until the work is done, by the caller.
+            |driver, stream| unsafe { (driver.fill_async)(bits(target), byte, size_bytes, stream) },
+            |nodes| nodes.add_fill(target, size_bytes, byte),
+        )
+    }
+
+    unsafe fn launch(&mut self, launch: &Launch) -> Result<(), QueueError> {
+        let _entered = self.enter("a launch")?;
+        let Launch { kernel, grid: [gx, gy, gz], block: [bx, by, bz], shared_bytes, arguments, extra } =
+            *launch;
+        self.work(
+            "a launch",
+            // SAFETY: a kernel of this device with its arguments, and what it reaches is valid, by the caller.
+            |driver, stream| unsafe {
+                let kernel = kernel.cast();
+                (driver.launch)(kernel, gx, gy, gz, bx, by, bz, shared_bytes, stream, arguments, extra)
+            },
+            |nodes| nodes.add_kernel(launch),
+        )
     }
 
     fn synchronize(&mut self) -> Result<(), QueueError> {
+        if self.recording.is_some() {
+            return self.enter_unrecorded("waiting for the queue").map(drop);
+        }
         let waited = self.wait_for_work();
         if waited.is_ok() {
             for arrival in &self.arrivals {
@@ -562,7 +596,7 @@ impl Queue for CudaQueue {
         if let Some(known) = self.graphs.remove(&graph.0) {
             // The staging goes with it, so its work must be done. A failure shows at the next call.
             drop(self.wait_for_work());
-            self.drop_graph(&known);
+            drop(known);
         }
     }
 }
@@ -571,9 +605,6 @@ impl Drop for CudaQueue {
     fn drop(&mut self) {
         // Whoever drops a queue frees its memory next: wait. There is nobody to tell of a failure.
         drop(self.wait_for_work());
-        for graph in self.graphs.values() {
-            self.drop_graph(graph);
-        }
         if let Ok(_entered) = self.device.enter()
             && self.device.is_usable()
         {
