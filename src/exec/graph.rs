@@ -153,7 +153,7 @@ impl Method {
         }
         let Some(queue) = self.planned.holdings.queues.first_mut() else { return Ok(()) };
         let space = queue.space();
-        let begun = queue.begin_capture();
+        let begun = queue.begin_capture(&self.planned.mapped.host_ends());
         begun.map_err(|error| self.graph_error(&error))?;
         let done = self.run_steps(plan);
         let Some(queue) = self.planned.holdings.queues.first_mut() else { return Ok(()) };

@@ -1,16 +1,18 @@
 #![forbid(unsafe_code)]
-//! Small tensors that cross between the host and a device: in pinned memory, which both reach.
+//! Tensors that cross between the host and a device: in pinned memory, which both reach.
 //!
 //! ```text
-//!   input ─► upload ─► x ─► delegate ─► y ─► download ─► output      a few hundred bytes, read and written once
-//!   └────── one place ──┘               └────── one place ─────┘
+//!   input ─► upload ─► x ─► delegate ─► y ─► download ─► output
+//!   └────── one place ──┘               └────── one place ─────┘     small: a few KiB, read and written once
+//!   └ pinned ┘                                       └ pinned ─┘     larger: copied by the device alone
 //! ```
 //!
 //! A copy of 256 bytes takes longer to start than the device takes to read them over the bus, even several times:
 //! kernels inside a delegate may use its inputs and outputs as often as they like. Tensors that only an upload
 //! writes, or only a download reads, and that are small, are therefore bound to pinned memory; their place in the
 //! plan stays empty. Where nothing else uses the other end of the copy, it is bound to the same bytes, and the copy is
-//! none. Deliberately absent: larger tensors, and those that a device keeps.
+//! none. Of larger tensors only that other end is: the device copies it without the CPU. Deliberately absent: ends so
+//! large that page-locking them takes longer than a load, and tensors that a device keeps.
 
 use super::holdings::{Carved, Holdings, Want};
 use super::load::LoadOptions;
@@ -19,6 +21,10 @@ use super::state::for_each_tensor;
 use crate::program::{Instruction, MethodPlan, Storage, TensorSpec};
 use crate::space::SpaceId;
 use crate::value::{Value, ValueId};
+use core::ptr::NonNull;
+
+/// The largest host end of a copy that is pinned, in bytes: page-locking a mebibyte takes a third of a millisecond.
+const PINNED_END_MAX: usize = 1 << 20;
 
 /// The tensors in pinned memory.
 #[derive(Debug)]
@@ -33,10 +39,9 @@ impl Mapped {
     /// Takes pinned memory for the tensors of a plan that cross the bus; for none where there is none to be had.
     pub(super) fn take(plan: &MethodPlan, placement: &Placement, options: &LoadOptions, owner: &str) -> Self {
         let crossings = candidates(plan, &placement.buffers, options.max_mapped_bytes);
-        let size_bytes = |index: usize| plan.tensors[index].size_bytes;
         let wants: Vec<Want> = crossings
             .iter()
-            .map(|crossing| Want { space: SpaceId::PINNED, size_bytes: size_bytes(crossing.tensor) })
+            .map(|crossing| Want { space: SpaceId::PINNED, size_bytes: crossing.size_bytes })
             .collect();
         let there = !wants.is_empty() && options.arenas.resolve(SpaceId::PINNED).is_ok();
         let taken = there.then(|| Holdings::take(&options.arenas, &wants, owner).ok()).flatten();
@@ -44,10 +49,16 @@ impl Mapped {
         let mut tensors = Vec::new();
         for (crossing, block) in crossings.into_iter().zip(blocks) {
             let Some(block) = block else { continue };
-            tensors.push((crossing.tensor, Carved { space: crossing.space, ..block }));
+            tensors.extend(crossing.device.map(|(tensor, space)| (tensor, Carved { space, ..block })));
             tensors.extend(crossing.end.map(|end| (end, Carved { space: SpaceId::HOST, ..block })));
         }
         Self { tensors, _pinned: pinned }
+    }
+
+    /// The host ends of copies.
+    pub(super) fn host_ends(&self) -> Vec<NonNull<[u8]>> {
+        let ends = self.tensors.iter().filter(|(_, block)| block.space.is_host());
+        ends.map(|(_, block)| NonNull::slice_from_raw_parts(block.address, block.size_bytes)).collect()
     }
 
     /// The memory of a tensor, where it is pinned.
@@ -56,12 +67,12 @@ impl Mapped {
     }
 }
 
-/// A tensor that crosses the bus.
+/// A copy across the bus, and what of it is to be in pinned memory.
 struct Crossing {
-    tensor: usize,
-    /// Of its device.
-    space: SpaceId,
-    /// The tensor at the other end of the copy, where both may be one.
+    size_bytes: usize,
+    /// The device's end, and the device, where it is small.
+    device: Option<(usize, SpaceId)>,
+    /// The host's end, where nothing else uses it.
     end: Option<usize>,
 }
 
@@ -90,8 +101,8 @@ impl Uses {
     }
 }
 
-/// The tensors of a plan that are sent or fetched once across the bus and have at most `max_bytes`. `buffers` are the
-/// plan's, with their spaces.
+/// The tensors of a plan that are sent or fetched once across the bus; those of at most `max_bytes` are small, and
+/// where that is 0, there are none. `buffers` are the plan's, with their spaces.
 fn candidates(plan: &MethodPlan, buffers: &[(SpaceId, usize)], max_bytes: usize) -> Vec<Crossing> {
     if max_bytes == 0 || buffers.iter().all(|(space, _)| space.name() != "cuda") {
         return Vec::new();
@@ -119,7 +130,9 @@ fn candidates(plan: &MethodPlan, buffers: &[(SpaceId, usize)], max_bytes: usize)
             _ => return None,
         };
         let end = Some(end).filter(|&end| is_end(end, size_bytes));
-        (once && size_bytes <= max_bytes).then_some(Crossing { tensor, space, end })
+        let device = (size_bytes <= max_bytes).then_some((tensor, space));
+        let wanted = device.is_some() || (end.is_some() && size_bytes <= PINNED_END_MAX);
+        (once && wanted).then_some(Crossing { size_bytes, device, end })
     };
     plan.tensors.iter().enumerate().filter_map(crossing).collect()
 }

@@ -45,7 +45,7 @@ pub(super) struct Planned {
     /// Of outputs that another method's run may write over.
     pub(super) copies: Copies,
     /// After the queues, whose work may use it.
-    mapped: Mapped,
+    pub(super) mapped: Mapped,
 }
 
 impl Planned {

@@ -195,7 +195,7 @@ impl Queue for DelayedQueue {
         Ok(())
     }
 
-    fn begin_capture(&mut self) -> Result<(), QueueError> {
+    fn begin_capture(&mut self, _: &[NonNull<[u8]>]) -> Result<(), QueueError> {
         Err(self.no_graphs("begin_capture"))
     }
 

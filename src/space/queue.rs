@@ -201,11 +201,12 @@ pub trait Queue: Send {
     fn synchronize(&mut self) -> Result<(), QueueError>;
 
     /// Starts recording what is queued instead of doing it, until [`Queue::end_capture`]. Other work of the
-    /// process, on whatever stream and thread, goes on as always.
+    /// process, on whatever stream and thread, goes on as always. `held` are ranges of pinned memory that every replay
+    /// comes with again where it was captured: they are copied in place, all others by way of the graph's own memory.
     ///
     /// # Errors
     /// [`QueueError`] where the device has no graphs.
-    fn begin_capture(&mut self) -> Result<(), QueueError>;
+    fn begin_capture(&mut self, held: &[NonNull<[u8]>]) -> Result<(), QueueError>;
 
     /// Ends recording. After an error nothing is kept.
     ///
@@ -217,7 +218,8 @@ pub trait Queue: Send {
     /// recorded: same order, same sizes, same device ranges.
     ///
     /// # Safety
-    /// As for [`Queue::upload`] and [`Queue::download`]; all device memory used while recording is still there.
+    /// As for [`Queue::upload`] and [`Queue::download`]; all device memory used while recording is still there, and the
+    /// memory that was held.
     ///
     /// # Errors
     /// [`QueueError`] where the pieces differ in number or size, or the launch fails.

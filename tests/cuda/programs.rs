@@ -2,15 +2,17 @@
 
 use super::support::kernel::Data;
 use super::support::npz;
-use arenite::exec::{DeviceTensor, Input, LoadOptions, Loader, Method, Output, TensorInput};
+use arenite::exec::{CAPTURE_AFTER, DeviceTensor, Input, LoadOptions, Loader, Method, Output, TensorInput};
 use arenite::program::{Program, ProgramOptions};
-use arenite::space::cuda::{CudaSpace, PinnedSpace};
+use arenite::space::Mark as _;
+use arenite::space::cuda::{CudaQueue, CudaSpace, PinnedSpace};
 use arenite::tensor::DType;
 use arenite::{ArenaSet, HostSpace, SpaceId};
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Name, methods, and the largest difference to eager that is accepted.
 const PROGRAMS: &[(&str, &[&str], f32)] = &[
@@ -194,6 +196,34 @@ fn programs_are_recorded_by_themselves() {
             assert_eq!(loaded.is_captured(), *name != "resident_net", "{name}.{method}");
         }
     }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn recording_disturbs_no_thread_that_waits_for_the_device() {
+    let _tidy = Tidy;
+    let Some((program, arrays)) = open("seed_net") else { return };
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let mark = CudaQueue::new(0).unwrap().record().unwrap();
+            let mut count = 0_u32;
+            while !over.load(Ordering::Relaxed) {
+                mark.synchronize_device().unwrap();
+                count += 1;
+            }
+            count
+        });
+        for _ in 0..200 {
+            let mut method = load(&program, "forward");
+            for _ in 0..=CAPTURE_AFTER {
+                assert!(error_of(&mut method, "forward", &arrays) <= 0.0);
+            }
+            assert!(method.is_captured());
+        }
+        over.store(true, Ordering::Relaxed);
+        println!("200 recordings beside {} waits for the device", waits.join().unwrap());
+    });
 }
 
 #[test]

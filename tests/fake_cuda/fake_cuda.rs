@@ -218,13 +218,16 @@ impl Fake {
     /// `arguments` are those of the kernel.
     unsafe fn kernel(&self, function: usize, arguments: *const *const c_void) -> Result<Op, c_uint> {
         let name = self.functions.get(function.wrapping_sub(1)).ok_or(INVALID)?;
-        if name != "triton_poi_fused_add_mul_relu_0" {
-            return Ok(Op::Unknown);
-        }
         let argument = |index: usize| unsafe { *arguments.add(index) };
-        let pointer = |index: usize| unsafe { argument(index).cast::<usize>().read() };
-        let count = unsafe { argument(3).cast::<i32>().read() };
-        Ok(Op::Seed { pointers: [pointer(0), pointer(1), pointer(2)], count: count as usize })
+        let word = |index: usize| unsafe { argument(index).cast::<usize>().read() };
+        match name.as_str() {
+            "triton_poi_fused_add_mul_relu_0" => {
+                let count = unsafe { argument(3).cast::<i32>().read() };
+                Ok(Op::Seed { pointers: [word(0), word(1), word(2)], count: count as usize })
+            }
+            "arenite_copy" => Ok(Op::Copy { to: word(0), from: word(1), len: word(2) }),
+            _ => Ok(Op::Unknown),
+        }
     }
 
     fn is_pinned(&self, address: usize) -> bool {
@@ -682,6 +685,14 @@ pub struct Copy3d {
 /// The kind of an address that may be anywhere.
 const UNIFIED: c_uint = 4;
 
+unsafe fn copy_op(copy: *const Copy3d) -> Result<Op, c_uint> {
+    let copy = unsafe { &*copy };
+    if (copy.source_kind, copy.target_kind, copy.height, copy.depth) != (UNIFIED, UNIFIED, 1, 1) {
+        return Err(INVALID);
+    }
+    Ok(Op::Copy { to: copy.target, from: copy.source, len: copy.width })
+}
+
 unsafe fn before(nodes: *const usize, count: usize) -> &'static [usize] {
     if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(nodes, count) } }
 }
@@ -696,11 +707,7 @@ pub unsafe extern "C" fn cuGraphAddMemcpyNode(
     _context: usize,
 ) -> c_uint {
     status(enter().and_then(|mut fake| {
-        let copy = unsafe { &*copy };
-        if (copy.source_kind, copy.target_kind, copy.height, copy.depth) != (UNIFIED, UNIFIED, 1, 1) {
-            return Err(INVALID);
-        }
-        let op = Op::Copy { to: copy.target, from: copy.source, len: copy.width };
+        let op = unsafe { copy_op(copy) }?;
         let node = fake.add_node(graph, unsafe { before(after, count) }, op)?;
         unsafe { out.write(node) };
         Ok(())

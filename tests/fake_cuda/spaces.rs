@@ -173,6 +173,53 @@ fn no_failing_call_leaks_or_gives_wrong_bytes() {
 }
 
 #[test]
+fn a_graph_copies_held_memory_in_place_and_other_memory_through_its_own() {
+    let stand_in = StandIn::take();
+    let pinned = PinnedSpace::new().unwrap();
+    let sizes = [16, 1000, 65_537, 3 << 20];
+    for size_bytes in sizes {
+        let arena = Arena::with_reserve(CudaSpace::new(0).unwrap(), 1 << 30);
+        let there = arena.allocate(layout(size_bytes)).unwrap().address();
+        let blocks: Vec<Block> = (0..4).map(|_| pinned.allocate(layout(size_bytes)).unwrap()).collect();
+        let [sent, fetched, other_sent, other_fetched] = [0, 1, 2, 3].map(|index| blocks[index].address());
+        let mut queue = CudaQueue::new(0).unwrap();
+        let copies = stand_in.copies();
+        queue.begin_capture(&[NonNull::slice_from_raw_parts(sent, size_bytes)]).unwrap();
+        // SAFETY: ranges of blocks that are there until the end.
+        unsafe {
+            queue.upload(&[piece(there, sent, size_bytes)]).unwrap();
+            queue.download(&[piece(fetched, there, size_bytes)]).unwrap();
+        }
+        // What a graph cannot hold is refused, and the capture goes on.
+        assert!(queue.synchronize().unwrap_err().reason.contains("being captured"));
+        assert!(queue.leave().is_err());
+        let graph = queue.end_capture().unwrap();
+        assert_eq!(stand_in.copies(), copies, "nothing was done yet");
+        for (value, target) in [(1_u8, fetched), (2, other_fetched)] {
+            // SAFETY: pinned blocks of this size; waited for before they are read.
+            unsafe {
+                sent.write_bytes(value, size_bytes);
+                target.write_bytes(0, size_bytes);
+                let (uploads, downloads) =
+                    ([piece(there, sent, size_bytes)], [piece(target, there, size_bytes)]);
+                queue.replay(graph, &uploads, &downloads).unwrap();
+            }
+            queue.synchronize().unwrap();
+            // SAFETY: as above.
+            let bytes = unsafe { core::slice::from_raw_parts(target.as_ptr(), size_bytes) };
+            assert!(bytes.iter().all(|byte| *byte == value), "{size_bytes} bytes of {value}");
+        }
+        let elsewhere = [piece(there, other_sent, size_bytes)];
+        // SAFETY: as above.
+        let refused = unsafe { queue.replay(graph, &elsewhere, &[piece(fetched, there, size_bytes)]) };
+        assert!(refused.unwrap_err().reason.contains("another place"));
+        drop(queue);
+        // SAFETY: blocks of this space, which nothing uses any more.
+        blocks.into_iter().for_each(|block| unsafe { pinned.deallocate(block) });
+    }
+}
+
+#[test]
 fn captured_work_is_done_again_on_new_bytes() {
     let stand_in = StandIn::take();
     let before = stand_in.live();
@@ -183,7 +230,7 @@ fn captured_work_is_done_again_on_new_bytes() {
         let mut queue = CudaQueue::new(0).unwrap();
         let (mut source, mut target) = (vec![0_u8; 256], vec![0_u8; 256]);
         let graph = {
-            queue.begin_capture().unwrap();
+            queue.begin_capture(&[]).unwrap();
             // SAFETY: device ranges of the arena; the host's are staged.
             unsafe {
                 queue.upload(&[piece(first, of(&mut source), 256)]).unwrap();

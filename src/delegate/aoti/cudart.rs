@@ -189,8 +189,8 @@ unsafe extern "C" fn launch_kernel(
             LAUNCH_FAILED
         }
         // No run is going on on this thread.
-        // SAFETY: the C interface, as the driver's own.
         Ok(Err(_)) => call(|driver| {
+            // SAFETY: the C interface, as the driver's own.
             done(unsafe {
                 (driver.launch)(
                     kernel,

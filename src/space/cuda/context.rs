@@ -4,6 +4,7 @@
 //! the same primary context, and none may take it away while memory of it is alive. Deliberately absent:
 //! contexts of one's own, and flags of the primary one; both would surprise those other libraries.
 
+use super::copy::CopyKernel;
 use super::driver::{Driver, Failure, done, driver};
 use crate::space::SpaceId;
 use core::ffi::{c_char, c_int};
@@ -11,7 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
 
 static DEVICES: Mutex<Option<HashMap<u16, Result<&'static Device, String>>>> = Mutex::new(None);
 static FREES_AFTER_SHUTDOWN: AtomicU64 = AtomicU64::new(0);
@@ -29,6 +30,8 @@ pub struct Device {
     total_bytes: usize,
     /// The unit in which physical memory is mapped, where the device can do that.
     granularity_bytes: Option<usize>,
+    /// Loaded when first wanted; `None` where it does not run on this device.
+    copy_kernel: OnceLock<Option<CopyKernel>>,
 }
 
 /// A context that lives as long as the process.
@@ -147,6 +150,7 @@ impl Device {
             capability: (0, 0),
             total_bytes,
             granularity_bytes: None,
+            copy_kernel: OnceLock::new(),
         };
         let attribute = |which: Attribute| opened.attribute(device, which as c_int).map_err(text);
         let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
@@ -181,6 +185,11 @@ impl Device {
         // SAFETY: a place for the result and a filled structure; 1 asks for what is recommended.
         done(unsafe { (self.driver.granularity)(&raw mut bytes, &raw const properties, 1) })?;
         Ok(bytes)
+    }
+
+    /// The kernel that copies, where it runs on this device. The context is current.
+    pub(super) fn copy_kernel(&self) -> Option<CopyKernel> {
+        *self.copy_kernel.get_or_init(|| CopyKernel::load(self).ok())
     }
 
     /// The ordinal.

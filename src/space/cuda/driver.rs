@@ -97,6 +97,7 @@ driver! {
     event_query = "cuEventQuery"(sys::CUevent);
     event_synchronize = "cuEventSynchronize"(sys::CUevent);
     module_load = "cuModuleLoadData"(*mut sys::CUmodule, *const c_void);
+    module_kernel = "cuModuleGetFunction"(*mut sys::CUfunction, sys::CUmodule, *const c_char);
     launch = "cuLaunchKernel"(
         sys::CUfunction,
         c_uint,

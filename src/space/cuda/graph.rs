@@ -5,37 +5,60 @@
 //! capture fails.
 //!
 //! Every piece that crosses the bus keeps its place in the graph's own staging; a launch puts the new bytes there
-//! and takes the results from there. Deliberately absent: changing a graph. Other sizes are recorded anew.
+//! and takes the results from there, but for memory that callers come with each time, which is copied in place. Deliberately absent: changing a graph. Other sizes are recorded anew.
 
 use super::context::Device;
+use super::copy::CopyKernel;
 use super::driver::{Driver, Failure, done};
 use super::pinned::PinnedSpace;
 use super::queue::{Arrival, CudaQueue, bits, error};
 use super::staging::Staging;
 use crate::space::{GraphId, Launch, Piece, Queue, QueueError};
 use core::ffi::c_uint;
+use core::ops::Range;
 use core::ptr::NonNull;
 use cudarc::driver::sys;
 
-/// The call, for messages.
+/// Calls, for messages.
 const CAPTURING: &str = "capturing a graph";
+const REPLAYING: &str = "replaying a graph";
 
-/// A place in a graph's staging that one piece goes through.
+/// Where one piece passes through in a graph.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
-    pub(super) staged: NonNull<u8>,
+    /// The host's end: staging, or memory that callers come with each time.
+    pub(super) host: NonNull<u8>,
     pub(super) device: NonNull<u8>,
     pub(super) size_bytes: usize,
+    /// Whether callers come with the host's end each time.
+    pub(super) held: bool,
 }
 
 // SAFETY: as for `Arrival`.
 unsafe impl Send for Slot {}
+
+impl Slot {
+    /// Of no bytes.
+    pub(super) const BLANK: Self =
+        Self { host: NonNull::dangling(), device: NonNull::dangling(), size_bytes: 0, held: false };
+}
 
 /// What is being captured.
 #[derive(Debug)]
 pub(super) struct Recording {
     pub(super) nodes: Nodes,
     pub(super) crossings: Crossings,
+    /// Addresses of pinned memory that callers come with each time.
+    held: Vec<Range<usize>>,
+}
+
+impl Recording {
+    /// Whether a piece's host end is there in every replay.
+    pub(super) fn holds(&self, host: NonNull<u8>, size_bytes: usize) -> bool {
+        let start = host.addr().get();
+        let inside = |range: &Range<usize>| range.start <= start && start + size_bytes <= range.end;
+        self.held.iter().any(inside)
+    }
 }
 
 /// A graph of the driver that grows node by node, each behind the one before. Nothing of it runs.
@@ -79,6 +102,11 @@ impl Nodes {
 
     /// Adds a copy between ranges that the device reaches.
     pub(super) fn add_copy(&mut self, piece: Piece) -> Result<(), Failure> {
+        if CopyKernel::does(&piece)
+            && let Some(kernel) = self.device.copy_kernel()
+        {
+            return kernel.with_launch(&piece, |launch| self.add_kernel(launch));
+        }
         let null = core::ptr::null_mut();
         let copy = sys::CUDA_MEMCPY3D {
             srcXInBytes: 0,
@@ -200,20 +228,25 @@ impl Drop for Executable {
 }
 
 impl CudaQueue {
-    pub(super) fn begin_recording(&mut self) -> Result<(), QueueError> {
+    pub(super) fn begin_recording(&mut self, held: &[NonNull<[u8]>]) -> Result<(), QueueError> {
         self.synchronize()?;
         let _entered = self.enter(CAPTURING)?;
         let nodes = Nodes::new(self.device).map_err(|failure| error(self.device, CAPTURING, failure))?;
         let staging = Staging::new(PinnedSpace::on(self.device));
         let crossings = Crossings { uploads: Vec::new(), downloads: Vec::new(), staging };
-        self.recording = Some(Recording { nodes, crossings });
+        let range = |held: &NonNull<[u8]>| {
+            let start = held.addr().get();
+            start..start + held.len()
+        };
+        self.recording = Some(Recording { nodes, crossings, held: held.iter().map(range).collect() });
         Ok(())
     }
 
     pub(super) fn end_recording(&mut self) -> Result<GraphId, QueueError> {
         let _entered = self.enter(CAPTURING)?;
-        let Some(Recording { nodes, crossings }) = self.recording.take() else {
-            return Err(self.refuse_replay("nothing is being captured".into()));
+        let Some(Recording { nodes, crossings, .. }) = self.recording.take() else {
+            let reason = "nothing is being captured".into();
+            return Err(QueueError { space: self.device.space_id(), call: CAPTURING, reason });
         };
         let executable = nodes.instantiate().map_err(|failure| error(self.device, CAPTURING, failure))?;
         self.graphs_made += 1;
@@ -231,62 +264,61 @@ impl CudaQueue {
         uploads: &[Piece],
         downloads: &[Piece],
     ) -> Result<(), QueueError> {
-        let _entered = self.enter("replaying a graph")?;
-        let Some(known) = self.graphs.get(&graph.0) else {
-            return Err(self.refuse_replay("the graph is of another queue".into()));
-        };
-        self.check_slots(&known.crossings.uploads, uploads, "uploads", true)?;
-        self.check_slots(&known.crossings.downloads, downloads, "downloads", false)?;
+        let _entered = self.enter(REPLAYING)?;
         let crosses = !uploads.is_empty() || !downloads.is_empty();
         if crosses {
             self.settle()?;
         }
-        let Some(known) = self.graphs.get(&graph.0) else { return Ok(()) };
-        let elsewhere = |(slot, piece): &(&Slot, &Piece)| slot.staged != piece.source;
-        for (slot, piece) in known.crossings.uploads.iter().zip(uploads).filter(elsewhere) {
+        let device = self.device;
+        let refuse = |reason| QueueError { space: device.space_id(), call: REPLAYING, reason };
+        let Some(Graph { executable, crossings, .. }) = self.graphs.get(&graph.0) else {
+            return Err(refuse("the graph is of another queue".into()));
+        };
+        let Crossings { uploads: sent, downloads: fetched, .. } = crossings;
+        check_slots(sent, uploads, "uploads", |piece| (piece.source, piece.target)).map_err(refuse)?;
+        check_slots(fetched, downloads, "downloads", |piece| (piece.target, piece.source)).map_err(refuse)?;
+        for (slot, piece) in sent.iter().zip(uploads).filter(|(slot, piece)| slot.host != piece.source) {
             // SAFETY: the source is readable, by the caller; the slot has just this size (compared above), and
             // no copy from it is going on: the last replay was waited for.
-            unsafe { slot.staged.copy_from(piece.source, piece.size_bytes) };
+            unsafe { slot.host.copy_from(piece.source, piece.size_bytes) };
         }
+        let arrivals = fetched.iter().zip(downloads).map(|(slot, piece)| Arrival {
+            staged: slot.host,
+            target: piece.target,
+            size_bytes: piece.size_bytes,
+        });
+        self.arrivals.extend(arrivals);
+        let executable = executable.graph;
         self.busy.set(true);
         self.note_host(crosses);
         // SAFETY: a live executable graph and a live stream; the memory it uses is there, by the caller.
-        done(unsafe { (self.device.driver.graph_launch)(known.executable.graph, self.stream()) })
-            .map_err(|failure| error(self.device, "replaying a graph", failure))?;
-        for (slot, piece) in known.crossings.downloads.iter().zip(downloads) {
-            let (staged, target, size_bytes) = (slot.staged, piece.target, piece.size_bytes);
-            self.arrivals.push(Arrival { staged, target, size_bytes });
+        let launched = done(unsafe { (device.driver.graph_launch)(executable, self.stream()) });
+        if launched.is_err() {
+            self.arrivals.clear();
         }
-        Ok(())
+        launched.map_err(|failure| error(device, REPLAYING, failure))
     }
+}
 
-    fn refuse_replay(&self, reason: String) -> QueueError {
-        QueueError { space: self.device.space_id(), call: "replaying a graph", reason }
+/// Compares pieces with those that were captured. `ends` gives the host's and the device's.
+fn check_slots(
+    slots: &[Slot],
+    pieces: &[Piece],
+    what: &str,
+    ends: impl Fn(&Piece) -> (NonNull<u8>, NonNull<u8>),
+) -> Result<(), String> {
+    if slots.len() != pieces.len() {
+        return Err(format!("{} {what}, captured with {}", pieces.len(), slots.len()));
     }
-
-    fn check_slots(
-        &self,
-        slots: &[Slot],
-        pieces: &[Piece],
-        what: &str,
-        upload: bool,
-    ) -> Result<(), QueueError> {
-        if slots.len() != pieces.len() {
-            return Err(self.refuse_replay(format!(
-                "{} {what}, captured with {}",
-                pieces.len(),
-                slots.len()
-            )));
+    for (slot, piece) in slots.iter().zip(pieces) {
+        let (host, device) = ends(piece);
+        let moved = slot.device != device || (slot.held && slot.host != host);
+        if slot.size_bytes != piece.size_bytes || (moved && slot.size_bytes > 0) {
+            return Err(format!(
+                "{what} of {} bytes, captured with {} or another place",
+                piece.size_bytes, slot.size_bytes
+            ));
         }
-        for (slot, piece) in slots.iter().zip(pieces) {
-            let device = if upload { piece.target } else { piece.source };
-            if slot.size_bytes != piece.size_bytes || (slot.device != device && slot.size_bytes > 0) {
-                return Err(self.refuse_replay(format!(
-                    "{what} of {} bytes, captured with {} or another place",
-                    piece.size_bytes, slot.size_bytes
-                )));
-            }
-        }
-        Ok(())
     }
+    Ok(())
 }

@@ -12,6 +12,8 @@
 //! Deliberately absent: kernels. Those come with programs, through a delegate.
 
 mod context;
+mod copy;
+mod crossing;
 mod device;
 pub(crate) mod driver;
 mod event;

@@ -1,14 +1,7 @@
 //! In-order work on a CUDA device: [`CudaQueue`].
 //!
-//! ```text
-//!   upload:    caller's bytes ─memcpy─► pinned staging ─one copy per run of neighbours─► device
-//!   download:  device ─copy─► pinned staging ─memcpy at synchronize─► caller's bytes
-//! ```
-//!
-//! Where the device's side of a piece lies in pinned memory, which devices reach over the bus, nothing is
-//! copied there at all: the bytes are put in place, or taken from there. Pinned ranges are copied directly. So are large pageable ones: the driver's own staging overlaps with its
-//! copies and beats copying twice. Deliberately absent: more than one stream at a time. Work of one queue is ordered
-//! by the stream alone; other streams are joined by events.
+//! Everything that it is asked to do goes to a stream, or while a graph is captured to that. Deliberately absent: more
+//! than one stream at a time. Work of one queue is ordered by the stream alone; other streams are joined by events.
 //!
 //! # Invariants
 //! * **Q1** Staging given out since the last synchronize is neither reused nor freed before the next one.
@@ -17,8 +10,8 @@
 use super::context::Device;
 use super::driver::{DevicePtr, Driver, Failure, done};
 use super::event::{CudaEvent, DefaultStream};
-use super::graph::{Graph, Nodes, Recording, Slot};
-use super::pinned::{PinnedSpace, is_pinned};
+use super::graph::{Graph, Nodes, Recording};
+use super::pinned::PinnedSpace;
 use super::staging::Staging;
 use crate::space::{GraphId, Launch, Mark, Piece, Queue, QueueError, SpaceId};
 use core::cell::Cell;
@@ -27,10 +20,6 @@ use core::ptr::NonNull;
 use cudarc::driver::sys;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// Above this, pageable bytes are left to the driver, in bytes. Measured on an H200: 64 KiB travel as fast
-/// either way, 1 MiB is faster by the driver.
-const STAGED_BYTES_MAX: usize = 256 << 10;
 
 /// In-order work on one CUDA device, on a stream of its own.
 #[derive(Debug)]
@@ -45,7 +34,8 @@ pub struct CudaQueue {
     default_mark: Option<Arc<DefaultStream>>,
     staging: Staging,
     pub(super) arrivals: Vec<Arrival>,
-    order: Vec<usize>,
+    /// Pieces in the order of their places, kept for its memory.
+    pub(super) order: Vec<usize>,
     pub(super) recording: Option<Recording>,
     pub(super) graphs: HashMap<u32, Graph>,
     pub(super) graphs_made: u32,
@@ -192,18 +182,17 @@ impl CudaQueue {
     }
 
     /// Does work now, or adds it to the graph that is being captured.
-    fn work(
+    pub(super) fn work(
         &mut self,
         call: &'static str,
         now: impl FnOnce(&Driver, sys::CUstream) -> c_uint,
         node: impl FnOnce(&mut Nodes) -> Result<(), Failure>,
     ) -> Result<(), QueueError> {
-        let outcome = match &mut self.recording {
-            Some(recording) => node(&mut recording.nodes),
-            None => {
-                self.busy.set(true);
-                done(now(self.device.driver, self.stream()))
-            }
+        let outcome = if let Some(recording) = &mut self.recording {
+            node(&mut recording.nodes)
+        } else {
+            self.busy.set(true);
+            done(now(self.device.driver, self.stream()))
         };
         outcome.map_err(|failure| error(self.device, call, failure))
     }
@@ -228,7 +217,7 @@ impl CudaQueue {
     }
 
     /// Staging that nothing else uses until the next synchronize, or the end of the graph being captured.
-    fn stage(&mut self, size_bytes: usize) -> Result<NonNull<u8>, QueueError> {
+    pub(super) fn stage(&mut self, size_bytes: usize) -> Result<NonNull<u8>, QueueError> {
         let staging =
             self.recording.as_mut().map_or(&mut self.staging, |recording| &mut recording.crossings.staging);
         staging.take(size_bytes).map_err(|refused| QueueError {
@@ -236,123 +225,6 @@ impl CudaQueue {
             call: "staging",
             reason: refused.to_string(),
         })
-    }
-
-    /// Fills `order` with the pieces sorted by their device side, without empty ones and those whose device
-    /// side is pinned memory.
-    fn sort(&mut self, pieces: &[Piece], key: impl Fn(&Piece) -> NonNull<u8>) -> Vec<usize> {
-        let mut order = core::mem::take(&mut self.order);
-        order.clear();
-        let copied = |piece: &Piece| piece.size_bytes > 0 && !is_pinned(key(piece), piece.size_bytes);
-        order.extend((0..pieces.len()).filter(|&index| copied(&pieces[index])));
-        order.sort_unstable_by_key(|&index| key(&pieces[index]).addr());
-        order
-    }
-
-    fn to_device(&mut self, piece: Piece) -> Result<(), QueueError> {
-        let Piece { target, source, size_bytes } = piece;
-        self.work(
-            "a copy to the device",
-            // SAFETY: a device range and a host range, valid until the copy is done: staging by Q1, the caller's by
-            // the contract of `upload`.
-            |driver, stream| unsafe {
-                (driver.upload_async)(bits(target), source.as_ptr().cast(), size_bytes, stream)
-            },
-            |nodes| nodes.add_copy(piece),
-        )
-    }
-
-    fn to_host(&mut self, piece: Piece) -> Result<(), QueueError> {
-        let Piece { target, source, size_bytes } = piece;
-        self.work(
-            "a copy to the host",
-            // SAFETY: as in `to_device`, by the contract of `download`.
-            |driver, stream| unsafe {
-                (driver.download_async)(target.as_ptr().cast(), bits(source), size_bytes, stream)
-            },
-            |nodes| nodes.add_copy(piece),
-        )
-    }
-
-    /// Uploads pieces whose targets follow each other without a gap.
-    fn upload_run(&mut self, pieces: &[Piece], run: &[usize], size_bytes: usize) -> Result<(), QueueError> {
-        let direct = |piece: &Piece| is_pinned(piece.source, piece.size_bytes);
-        let recording = self.recording.is_some();
-        if !recording && (size_bytes > STAGED_BYTES_MAX || run.iter().all(|&index| direct(&pieces[index]))) {
-            return run.iter().try_for_each(|&index| self.to_device(pieces[index]));
-        }
-        let staged = self.stage(size_bytes)?;
-        let mut at = staged;
-        for &index in run {
-            let piece = pieces[index];
-            // SAFETY: the source is readable, by the contract of `upload`; the staging is as long as the run's
-            // pieces together and used by nobody else (Q1, Q2).
-            unsafe { at.copy_from_nonoverlapping(piece.source, piece.size_bytes) };
-            if let Some(recording) = &mut self.recording {
-                recording.crossings.uploads[index] =
-                    Slot { staged: at, device: piece.target, size_bytes: piece.size_bytes };
-            }
-            // SAFETY: still inside the staging, or at its end.
-            at = unsafe { at.add(piece.size_bytes) };
-        }
-        self.to_device(Piece { target: pieces[run[0]].target, source: staged, size_bytes })
-    }
-
-    /// Downloads pieces whose sources follow each other without a gap.
-    fn download_run(&mut self, pieces: &[Piece], run: &[usize], size_bytes: usize) -> Result<(), QueueError> {
-        let direct = |piece: &Piece| is_pinned(piece.target, piece.size_bytes);
-        let recording = self.recording.is_some();
-        if !recording && (size_bytes > STAGED_BYTES_MAX || run.iter().all(|&index| direct(&pieces[index]))) {
-            return run.iter().try_for_each(|&index| self.to_host(pieces[index]));
-        }
-        let staged = self.stage(size_bytes)?;
-        let mut at = staged;
-        for &index in run {
-            let Piece { target, source, size_bytes } = pieces[index];
-            match &mut self.recording {
-                Some(recording) => {
-                    recording.crossings.downloads[index] = Slot { staged: at, device: source, size_bytes }
-                }
-                None => self.arrivals.push(Arrival { staged: at, target, size_bytes }),
-            }
-            // SAFETY: inside the staging, which is as long as the run's pieces together, or at its end.
-            at = unsafe { at.add(size_bytes) };
-        }
-        self.to_host(Piece { target: staged, source: pieces[run[0]].source, size_bytes })
-    }
-
-    /// Puts bytes where the device reads them in pinned memory.
-    fn place(&mut self, index: usize, piece: Piece) -> Result<(), QueueError> {
-        let Piece { target, source, size_bytes } = piece;
-        if let Some(recording) = &mut self.recording {
-            recording.crossings.uploads[index] = Slot { staged: target, device: target, size_bytes };
-            return Ok(());
-        }
-        if target == source {
-            return Ok(());
-        }
-        if !self.busy.get() {
-            // SAFETY: both are host ranges of this size, by the contract of `upload`; no work is going on that
-            // could read the target; they may be one.
-            unsafe { target.copy_from(source, size_bytes) };
-            return Ok(());
-        }
-        let staged = self.stage(size_bytes)?;
-        // SAFETY: the source is readable, by the contract of `upload`; the staging is as long and ours (Q1).
-        unsafe { staged.copy_from_nonoverlapping(source, size_bytes) };
-        // SAFETY: both ranges are reached by the device and valid until the copy is done (Q1).
-        unsafe { self.copy(Piece { target, source: staged, size_bytes }) }
-    }
-
-    /// Notes bytes that the device will have written to pinned memory.
-    fn fetch(&mut self, index: usize, piece: Piece) {
-        let Piece { target, source, size_bytes } = piece;
-        match &mut self.recording {
-            Some(recording) => {
-                recording.crossings.downloads[index] = Slot { staged: source, device: source, size_bytes };
-            }
-            None => self.arrivals.push(Arrival { staged: source, target, size_bytes }),
-        }
     }
 
     /// Waits for what may still use staging, and stays on the same stream.
@@ -373,31 +245,6 @@ impl CudaQueue {
 
 pub(super) fn error(device: &Device, call: &'static str, failure: Failure) -> QueueError {
     QueueError { space: device.space_id(), call, reason: failure.to_string() }
-}
-
-/// Calls `each` with runs of `order` in which every piece follows the one before, and the run's size.
-fn for_each_run(
-    pieces: &[Piece],
-    order: &[usize],
-    key: impl Fn(&Piece) -> NonNull<u8>,
-    mut each: impl FnMut(&[usize], usize) -> Result<(), QueueError>,
-) -> Result<(), QueueError> {
-    let mut start = 0;
-    while start < order.len() {
-        let first = &pieces[order[start]];
-        let mut size_bytes = first.size_bytes;
-        let mut end = start + 1;
-        while end < order.len()
-            && size_bytes < STAGED_BYTES_MAX
-            && key(&pieces[order[end]]).addr().get() == key(first).addr().get() + size_bytes
-        {
-            size_bytes += pieces[order[end]].size_bytes;
-            end += 1;
-        }
-        each(&order[start..end], size_bytes)?;
-        start = end;
-    }
-    Ok(())
 }
 
 impl Queue for CudaQueue {
@@ -451,61 +298,13 @@ impl Queue for CudaQueue {
     }
 
     unsafe fn upload(&mut self, pieces: &[Piece]) -> Result<(), QueueError> {
-        let _entered = self.enter("a copy to the device")?;
-        self.note_host(true);
-        if let Some(recording) = &mut self.recording {
-            let blank = Slot { staged: NonNull::dangling(), device: NonNull::dangling(), size_bytes: 0 };
-            recording.crossings.uploads.extend(core::iter::repeat_n(blank, pieces.len()));
-            // Slots of this call are the last ones; runs index them from the front.
-            recording.crossings.uploads.rotate_right(pieces.len());
-        }
-        let order = self.sort(pieces, |piece| piece.target);
-        let mut placed = Ok(());
-        if order.len() < pieces.len() {
-            let mapped = |piece: &Piece| piece.size_bytes > 0 && is_pinned(piece.target, piece.size_bytes);
-            placed = (0..pieces.len())
-                .filter(|&index| mapped(&pieces[index]))
-                .try_for_each(|index| self.place(index, pieces[index]));
-        }
-        let copied = for_each_run(
-            pieces,
-            &order,
-            |piece| piece.target,
-            |run, size| self.upload_run(pieces, run, size),
-        );
-        self.order = order;
-        if let Some(recording) = &mut self.recording {
-            recording.crossings.uploads.rotate_left(pieces.len());
-        }
-        placed.and(copied)
+        // SAFETY: by the caller.
+        unsafe { self.upload_pieces(pieces) }
     }
 
     unsafe fn download(&mut self, pieces: &[Piece]) -> Result<(), QueueError> {
-        let _entered = self.enter("a copy to the host")?;
-        self.note_host(true);
-        if let Some(recording) = &mut self.recording {
-            let blank = Slot { staged: NonNull::dangling(), device: NonNull::dangling(), size_bytes: 0 };
-            recording.crossings.downloads.extend(core::iter::repeat_n(blank, pieces.len()));
-            recording.crossings.downloads.rotate_right(pieces.len());
-        }
-        let order = self.sort(pieces, |piece| piece.source);
-        if order.len() < pieces.len() {
-            let mapped = |piece: &Piece| piece.size_bytes > 0 && is_pinned(piece.source, piece.size_bytes);
-            (0..pieces.len())
-                .filter(|&index| mapped(&pieces[index]))
-                .for_each(|index| self.fetch(index, pieces[index]));
-        }
-        let copied = for_each_run(
-            pieces,
-            &order,
-            |piece| piece.source,
-            |run, size| self.download_run(pieces, run, size),
-        );
-        self.order = order;
-        if let Some(recording) = &mut self.recording {
-            recording.crossings.downloads.rotate_left(pieces.len());
-        }
-        copied
+        // SAFETY: by the caller.
+        unsafe { self.download_pieces(pieces) }
     }
 
     unsafe fn copy(&mut self, piece: Piece) -> Result<(), QueueError> {
@@ -574,8 +373,8 @@ impl Queue for CudaQueue {
         waited
     }
 
-    fn begin_capture(&mut self) -> Result<(), QueueError> {
-        self.begin_recording()
+    fn begin_capture(&mut self, held: &[NonNull<[u8]>]) -> Result<(), QueueError> {
+        self.begin_recording(held)
     }
 
     fn end_capture(&mut self) -> Result<GraphId, QueueError> {
