@@ -100,10 +100,14 @@ impl Handle {
         offset: i64,
         dtype: DType,
     ) -> *mut Self {
-        let count = AtomicU32::new(1);
-        let of = |items: &[i64]| Dims::new(items).unwrap_or_else(Dims::empty);
-        let (sizes, strides) = (of(sizes), of(strides));
-        Box::into_raw(Box::new(Self { magic: MAGIC, count, storage, sizes, strides, offset, dtype }))
+        let (count, none) = (AtomicU32::new(1), Dims::empty());
+        let handle = Self { magic: MAGIC, count, storage, sizes: none, strides: none, offset, dtype };
+        // Filled where it stays: copies of so many dimensions are what a run costs.
+        let mut handle = Box::new(handle);
+        for (target, items) in [(&mut handle.sizes, sizes), (&mut handle.strides, strides)] {
+            items.iter().for_each(|&item| _ = target.push(item));
+        }
+        Box::into_raw(handle)
     }
 
     /// A new handle on memory of somebody else.

@@ -12,7 +12,7 @@
 //! Deliberately absent: waiting. Work is queued; the caller waits for the queue.
 //!
 //! # Invariants
-//! * **L1** `slots` hold no handles between runs.
+//! * **L1** `slots` hold no handles between runs but those that they keep counted.
 //! * **L2** Scratch is reset only while no storage of an earlier run is alive (`scope` is ours alone).
 
 use super::container::Container;
@@ -57,13 +57,49 @@ unsafe impl Send for Place {}
 /// The lists that a run passes, kept for their memory.
 struct Slots {
     inputs: Vec<*mut Handle>,
+    /// The handles of the last run's inputs: most runs come with the same.
+    kept: Vec<Kept>,
     outputs: Vec<*mut Handle>,
     copies: Vec<Piece>,
     placements: Vec<Placement>,
 }
 
-// SAFETY: no handle is in it between runs (L1); addresses are only that.
+// SAFETY: no handle is in it between runs but those that are ours (L1); addresses are only that.
 unsafe impl Send for Slots {}
+
+/// A handle on an input, counted once for its keeper; null where there is none yet.
+struct Kept(*mut Handle);
+
+impl Kept {
+    /// Whether the handle is on this tensor.
+    fn is_on(&self, tensor: &Tensor, address: NonNull<u8>) -> bool {
+        // SAFETY: null, or a handle that is counted for `self`.
+        let Ok(handle) = (unsafe { Handle::get(self.0) }) else { return false };
+        let sizes = || handle.sizes.iter().zip(tensor.sizes());
+        handle.storage.address == address
+            && handle.dtype == tensor.dtype()
+            && handle.sizes.len() == tensor.rank()
+            && sizes().all(|(&kept, &size)| kept == size as i64)
+            && tensor.is_row_major()
+            && is_dense(&handle.sizes, &handle.strides)
+    }
+
+    /// The handle, counted once more.
+    fn give(&self) -> *mut Handle {
+        // SAFETY: as above.
+        if let Ok(handle) = unsafe { Handle::get(self.0) } {
+            handle.count_again();
+        }
+        self.0
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // SAFETY: null, or a handle that is counted for `self`, which goes.
+        drop(unsafe { Handle::end(self.0) });
+    }
+}
 
 /// What an earlier run taught.
 #[derive(Default)]
@@ -124,6 +160,7 @@ impl Loaded {
         let Parts { container, platform, space, weights, state, places, scratch } = parts;
         let slots = Slots {
             inputs: vec![null_mut(); container.inputs],
+            kept: (0..container.inputs).map(|_| Kept(null_mut())).collect(),
             outputs: vec![null_mut(); container.outputs],
             copies: Vec::with_capacity(container.outputs),
             placements: Vec::with_capacity(container.outputs),
@@ -164,12 +201,16 @@ impl Loaded {
         let device = self.platform.device();
         for index in 0..self.container.inputs {
             let tensor = call.tensor(index)?;
-            let sizes = as_i64(tensor.sizes());
-            let strides =
-                if tensor.is_row_major() { dense_strides(&sizes) } else { as_i64(&tensor.strides()) };
             let address = tensor.address().unwrap_or(NonNull::<u128>::dangling().cast());
-            self.slots.inputs[index] =
-                Handle::borrow((address, tensor.size_bytes()), device, &sizes, &strides, 0, tensor.dtype());
+            let kept = &mut self.slots.kept[index];
+            if !kept.is_on(tensor, address) {
+                let sizes = as_i64(tensor.sizes());
+                let strides =
+                    if tensor.is_row_major() { dense_strides(&sizes) } else { as_i64(&tensor.strides()) };
+                let range = (address, tensor.size_bytes());
+                *kept = Kept(Handle::borrow(range, device, &sizes, &strides, 0, tensor.dtype()));
+            }
+            self.slots.inputs[index] = kept.give();
         }
         Ok(())
     }
