@@ -105,7 +105,9 @@ impl Handle {
         // Filled where it stays: copies of so many dimensions are what a run costs.
         let mut handle = Box::new(handle);
         for (target, items) in [(&mut handle.sizes, sizes), (&mut handle.strides, strides)] {
-            items.iter().for_each(|&item| _ = target.push(item));
+            for &item in items {
+                _ = target.push(item);
+            }
         }
         Box::into_raw(handle)
     }
