@@ -1,8 +1,9 @@
 //! Compiled code, loaded: checked, edited, opened once per process, kept for good.
 //!
 //! ```text
-//!   bytes ─┬─► SHA-256, perhaps on another thread ─────────────────┐
+//!   bytes ─┬─► SHA-256 ──────────────────────────────────────────────┐
 //!          └─► copy in a memory file: check, edit, bind shims ────────┴─► rule ─► seal ─► dlopen(NOW, LOCAL)
+//!          each on a thread of its own, perhaps ahead of time
 //! ```
 //!
 //! Opening a library runs its initialisers, so the digest and the caller's rule are checked before. A library is never
@@ -46,17 +47,32 @@ unsafe impl Sync for Library {}
 
 /// What a caller knows of code before it is loaded.
 pub(super) struct Code<'a> {
-    /// The bytes.
-    pub(super) bytes: &'a [u8],
     /// The digest that the program states.
     pub(super) digest: Option<[u8; 32]>,
     /// Which code may run.
     pub(super) rule: &'a NativeCode,
 }
 
-/// The SHA-256 of code.
-pub(super) fn digest_of(bytes: &[u8]) -> [u8; 32] {
-    Sha256::digest(bytes).into()
+/// What was made of code, none of which has run.
+pub(super) struct Ready {
+    digest: [u8; 32],
+    edited: Result<Private, DelegateError>,
+    /// A function by which the code gives a device work itself, past the run's queue.
+    past_queue: Option<String>,
+}
+
+/// Hashes code, and makes the copy that is opened.
+pub(super) fn make_ready(bytes: &[u8], platform: Platform) -> Ready {
+    let hash = || Sha256::digest(bytes).into();
+    let mut past_queue = None;
+    let (digest, edited) = std::thread::scope(|scope| {
+        let hashing = std::thread::Builder::new().spawn_scoped(scope, hash);
+        let edited = edit(bytes, platform, &mut past_queue);
+        // Where there is no thread to be had, it is done here.
+        let digest = hashing.ok().and_then(|hashing| hashing.join().ok());
+        (digest.unwrap_or_else(hash), edited)
+    });
+    Ready { digest, edited, past_queue }
 }
 
 impl Library {
@@ -65,11 +81,10 @@ impl Library {
         LOADED.lock().as_ref()?.get(digest).copied()
     }
 
-    /// The library of this code, loaded now or before. `digest` gives what [`digest_of`] does, perhaps sooner.
+    /// The library of this code, loaded now or before. `ready` gives what [`make_ready`] does, perhaps sooner.
     pub(super) fn load(
         code: &Code<'_>,
-        platform: Platform,
-        digest: impl FnOnce() -> [u8; 32],
+        ready: impl FnOnce() -> Ready,
     ) -> Result<&'static Self, DelegateError> {
         let mut loaded = LOADED.lock();
         let loaded = loaded.get_or_insert_default();
@@ -81,13 +96,7 @@ impl Library {
             permit(code.rule, &digest)?;
             return Ok(library);
         }
-        if code.bytes.len() > CODE_BYTES_MAX {
-            let reason = format!("its code has {} bytes, at most {CODE_BYTES_MAX}", code.bytes.len());
-            return Err(DelegateError::Corrupt { reason });
-        }
-        let mut past_queue = None;
-        let edited = edit(code.bytes, platform, &mut past_queue);
-        let digest = digest();
+        let Ready { digest, edited, past_queue } = ready();
         if let Some(stated) = code.digest
             && stated != digest
         {
@@ -118,6 +127,10 @@ impl Library {
 
 /// Copies the code and edits the copy. `past_queue` becomes a function by which it gives a device work itself.
 fn edit(bytes: &[u8], platform: Platform, past_queue: &mut Option<String>) -> Result<Private, DelegateError> {
+    if bytes.len() > CODE_BYTES_MAX {
+        let reason = format!("its code has {} bytes, at most {CODE_BYTES_MAX}", bytes.len());
+        return Err(DelegateError::Corrupt { reason });
+    }
     Private::copy(bytes, |bytes| {
         let mut object =
             Object::parse(bytes).map_err(|error| DelegateError::Corrupt { reason: error.to_string() })?;

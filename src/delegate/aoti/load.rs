@@ -4,7 +4,7 @@
 
 use super::container::{Container, WantedConstant};
 use super::handle::{CPU, Handle};
-use super::library::{Code, Library, digest_of};
+use super::library::{Code, Library, make_ready};
 use super::loaded::{Loaded, Parts, Place};
 use super::payload::{Constant, Payload, Weights as Listed, digest_of_key};
 use super::platform::Platform;
@@ -51,7 +51,7 @@ fn parse(held: &DelegatePayload<'_>) -> Result<Payload, DelegateError> {
     Payload::parse(held.processed, held.method, &|key| held.named.get(key).is_some())
 }
 
-/// Works out the digest of a payload's code, unless it is loaded: that takes longer than all else in loading.
+/// Hashes and copies a payload's code, unless it is loaded: that takes longer than all else in loading.
 pub(super) fn prepare<'a>(held: &DelegatePayload<'a>) -> Option<Preparation<'a>> {
     let payload = parse(held).ok()?;
     let platform = Platform::of(held.space).ok()?;
@@ -60,7 +60,7 @@ pub(super) fn prepare<'a>(held: &DelegatePayload<'a>) -> Option<Preparation<'a>>
         return None;
     }
     let bytes = held.named.get(key)?;
-    Some(Box::new(move || Box::new(digest_of(bytes))))
+    Some(Box::new(move || Box::new(make_ready(bytes, platform))))
 }
 
 fn open(
@@ -78,12 +78,12 @@ fn open(
         advice: "the program is incomplete; export it again",
     })?;
     let prepared = load.prepared.take();
-    let digest = || {
+    let ready = || {
         let prepared = prepared.and_then(|prepared| prepared.join().ok()?.downcast().ok());
-        prepared.map_or_else(|| digest_of(bytes), |digest| *digest)
+        prepared.map_or_else(|| make_ready(bytes, platform), |ready| *ready)
     };
-    let code = Code { bytes, digest: digest_of_key(&variant.key), rule: load.native_code };
-    Library::load(&code, platform, digest)
+    let code = Code { digest: digest_of_key(&variant.key), rule: load.native_code };
+    Library::load(&code, ready)
 }
 
 /// Binds the constants of one container.
