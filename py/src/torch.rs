@@ -91,18 +91,20 @@ pub(crate) fn take(
     stream: &dyn Fn(SpaceId) -> Option<usize>,
     named: bool,
 ) -> PyResult<(Foreign, Option<usize>)> {
-    // A view may say that its numbers are negated or conjugated when read; DLPack has no word for it.
+    // A view may say that its numbers are negated or, if complex, conjugated when read; DLPack has no word for it.
     let py = object.py();
     let says = |name: &Bound<'_, PyString>| object.call_method0(name)?.is_truthy();
-    if says(intern!(py, "is_neg"))? || says(intern!(py, "is_conj"))? {
+    let foreign = take_fast(object);
+    let may_conjugate = foreign.as_ref().is_none_or(|foreign| foreign.dtype.is_complex());
+    if says(intern!(py, "is_neg"))? || (may_conjugate && says(intern!(py, "is_conj"))?) {
         let plain = object.call_method0("resolve_conj")?.call_method0("resolve_neg")?;
         return take(&plain, stream, named);
     }
-    if let Some(foreign) = take_fast(object) {
+    if let Some(foreign) = foreign {
         if foreign.space.is_host() {
             return Ok((foreign, None));
         }
-        let current = current_stream(object.py(), foreign.space);
+        let current = current_stream(py, foreign.space);
         if current.is_some() && (!named || current == stream(foreign.space)) {
             return Ok((foreign, current));
         }

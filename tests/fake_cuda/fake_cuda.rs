@@ -83,6 +83,8 @@ struct Fake {
     events: HashMap<usize, bool>,
     graphs: HashMap<usize, Vec<Op>>,
     functions: Vec<String>,
+    /// Mappings, and devices that reach them.
+    access: Vec<(usize, c_int)>,
 }
 
 static FAKE: LazyLock<Mutex<Fake>> =
@@ -357,6 +359,11 @@ pub unsafe extern "C" fn cuDeviceTotalMem_v2(out: *mut usize, _device: c_int) ->
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceCanAccessPeer(out: *mut c_int, _device: c_int, _peer: c_int) -> c_uint {
+    status(enter().map(|_fake| unsafe { out.write(1) }))
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(out: *mut usize, device: c_int) -> c_uint {
     unsafe { out.write(0x1000 + device as usize) };
     0
@@ -510,13 +517,24 @@ pub extern "C" fn cuMemUnmap(address: usize, len: usize) -> c_uint {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cuMemSetAccess(
-    _address: usize,
+pub unsafe extern "C" fn cuMemSetAccess(
+    address: usize,
     _len: usize,
-    _desc: *const c_void,
-    _count: usize,
+    access: *const [c_int; 3],
+    count: usize,
 ) -> c_uint {
-    status(enter().map(|_| ()))
+    status(enter().map(|mut fake| {
+        for at in 0..count {
+            let [_, device, _] = unsafe { access.add(at).read() };
+            fake.access.push((address, device));
+        }
+    }))
+}
+
+/// Whether a device was let reach the mapping that starts at this address.
+#[unsafe(no_mangle)]
+pub extern "C" fn fake_lets(address: usize, device: c_int) -> bool {
+    lock().access.contains(&(address, device))
 }
 
 #[unsafe(no_mangle)]

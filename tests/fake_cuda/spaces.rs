@@ -261,7 +261,7 @@ fn captured_work_is_done_again_on_new_bytes() {
 
 #[test]
 fn two_devices_exchange_bytes_behind_an_event() {
-    let _stand_in = StandIn::take();
+    let stand_in = StandIn::take();
     let arenas = [0, 1].map(|index| Arena::with_reserve(CudaSpace::new(index).unwrap(), 1 << 30));
     let [there, here] = [0, 1].map(|index: usize| arenas[index].allocate(layout(512)).unwrap().address());
     let (mut first, mut second) = (CudaQueue::new(0).unwrap(), CudaQueue::new(1).unwrap());
@@ -276,4 +276,9 @@ fn two_devices_exchange_bytes_behind_an_event() {
     }
     second.synchronize().unwrap();
     assert!(back.iter().all(|byte| *byte == 9));
+    // The second device reaches what the first one has mapped, and what it maps later; nobody else was let.
+    let later = Arena::with_reserve(CudaSpace::new(0).unwrap(), 1 << 30);
+    let later = later.allocate(layout(512)).unwrap().address();
+    assert!([there, later].iter().all(|mapping| stand_in.lets(*mapping, 1)));
+    assert!(!stand_in.lets(here, 0));
 }

@@ -1,5 +1,6 @@
 //! Builds and opens the stand-in for the driver, once per process.
 
+use core::ptr::NonNull;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -79,6 +80,11 @@ impl StandIn {
     /// Copies queued, on the device and across the bus.
     pub fn copies(&self) -> u64 {
         Self::symbol::<extern "C" fn() -> u64>("fake_copies")()
+    }
+
+    /// Whether a device was let reach the mapping that starts here.
+    pub fn lets(&self, mapping: NonNull<u8>, device: i32) -> bool {
+        Self::symbol::<extern "C" fn(usize, i32) -> bool>("fake_lets")(mapping.addr().get(), device)
     }
 
     /// Kernels launched.

@@ -6,6 +6,7 @@
 
 use super::copy::CopyKernel;
 use super::driver::{Driver, Failure, done, driver};
+use super::mapped::Mapped;
 use crate::space::SpaceId;
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,6 +33,7 @@ pub struct Device {
     granularity_bytes: Option<usize>,
     /// Loaded when first wanted; `None` where it does not run on this device.
     copy_kernel: OnceLock<Option<CopyKernel>>,
+    pub(super) mapped: Mutex<Mapped>,
 }
 
 /// A context that lives as long as the process.
@@ -151,6 +153,7 @@ impl Device {
             total_bytes,
             granularity_bytes: None,
             copy_kernel: OnceLock::new(),
+            mapped: Mutex::default(),
         };
         let attribute = |which: Attribute| opened.attribute(device, which as c_int).map_err(text);
         let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;

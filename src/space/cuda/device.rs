@@ -18,7 +18,6 @@ use crate::space::{AllocError, AllocErrorKind, Block, MemorySpace, Queue, QueueE
 use core::alloc::Layout;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use cudarc::driver::sys;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::OnceLock;
@@ -144,13 +143,7 @@ impl CudaSpace {
             unsafe { (driver.mem_release)(handle) };
             return Err(failure);
         }
-        let access = sys::CUmemAccessDesc {
-            location: properties.location,
-            flags: sys::CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        };
-        // SAFETY: the range was mapped above; one filled structure.
-        let allowed = done(unsafe { (driver.set_access)(address, size_bytes, &raw const access, 1) });
-        if let Err(failure) = allowed {
+        if let Err(failure) = device.let_all(address, size_bytes) {
             Self::unmap(device, address, piece);
             return Err(failure);
         }
@@ -161,6 +154,7 @@ impl CudaSpace {
     /// Takes the memory behind `address` away.
     fn unmap(device: &Device, address: DevicePtr, piece: Piece) {
         let driver = device.driver;
+        device.forget_mapped(address);
         // SAFETY: the range was mapped as one piece (C1), and nothing uses it.
         note_free(done(unsafe { (driver.mem_unmap)(address, piece.size_bytes) }));
         // SAFETY: the handle is live and was just unmapped.

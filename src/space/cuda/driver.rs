@@ -57,6 +57,7 @@ driver! {
     device_name = "cuDeviceGetName"(*mut c_char, c_int, sys::CUdevice);
     device_attribute = "cuDeviceGetAttribute"(*mut c_int, c_int, sys::CUdevice);
     device_memory = "cuDeviceTotalMem_v2"(*mut usize, sys::CUdevice);
+    can_access_peer = "cuDeviceCanAccessPeer"(*mut c_int, sys::CUdevice, sys::CUdevice);
     primary_retain = "cuDevicePrimaryCtxRetain"(*mut sys::CUcontext, sys::CUdevice);
     current = "cuCtxGetCurrent"(*mut sys::CUcontext);
     set_current = "cuCtxSetCurrent"(sys::CUcontext);

@@ -18,6 +18,7 @@ mod device;
 pub(crate) mod driver;
 mod event;
 mod graph;
+mod mapped;
 mod pinned;
 mod queue;
 mod staging;

@@ -147,6 +147,7 @@ impl CudaQueue {
     /// [`QueueError`]: what the driver said.
     pub unsafe fn copy_from_peer(&mut self, piece: Piece, from: &Device) -> Result<(), QueueError> {
         let _entered = self.enter_unrecorded("a copy between devices")?;
+        from.let_reach(self.device);
         self.busy.set(true);
         // SAFETY: valid ranges, by the caller; contexts that live as long as the process.
         done(unsafe {
