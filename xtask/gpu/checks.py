@@ -328,6 +328,19 @@ def streams() -> None:
 
     check("outlives_its_method", given_away)
 
+    def negated() -> str:
+        method, inputs, _ = resident()
+        x, y = (torch.from_numpy(array).cuda() for array in inputs)
+        views = {"negated": torch._neg_view(x), "imag": torch.complex(y, x).conj().imag}
+        (wanted,) = method.execute([-x, y])
+        for name, view in views.items():
+            expect(view.is_neg(), f"{name}: no view that says that its numbers are negated")
+            (got,) = method.execute([view, y])
+            expect(torch.equal(got, wanted), name)
+        return ", ".join(views)
+
+    check("views_that_negate", negated)
+
 
 def device_tensors() -> None:
     """Device tensors in, host or device tensors out."""

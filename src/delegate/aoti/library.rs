@@ -56,23 +56,26 @@ pub(super) struct Code<'a> {
 /// What was made of code, none of which has run.
 pub(super) struct Ready {
     digest: [u8; 32],
-    edited: Result<Private, DelegateError>,
+    edited: Result<Edited, DelegateError>,
+}
+
+/// A private copy of code, edited.
+struct Edited {
+    code: Private,
     /// A function by which the code gives a device work itself, past the run's queue.
     past_queue: Option<String>,
 }
 
 /// Hashes code, and makes the copy that is opened.
 pub(super) fn make_ready(bytes: &[u8], platform: Platform) -> Ready {
-    let hash = || Sha256::digest(bytes).into();
-    let mut past_queue = None;
-    let (digest, edited) = std::thread::scope(|scope| {
-        let hashing = std::thread::Builder::new().spawn_scoped(scope, hash);
-        let edited = edit(bytes, platform, &mut past_queue);
+    std::thread::scope(|scope| {
+        // The hash takes longer, so it is what need not wait for a thread.
+        let editing = std::thread::Builder::new().spawn_scoped(scope, || edit(bytes, platform));
+        let digest = Sha256::digest(bytes).into();
         // Where there is no thread to be had, it is done here.
-        let digest = hashing.ok().and_then(|hashing| hashing.join().ok());
-        (digest.unwrap_or_else(hash), edited)
-    });
-    Ready { digest, edited, past_queue }
+        let edited = editing.ok().and_then(|editing| editing.join().ok());
+        Ready { digest, edited: edited.unwrap_or_else(|| edit(bytes, platform)) }
+    })
 }
 
 impl Library {
@@ -96,7 +99,7 @@ impl Library {
             permit(code.rule, &digest)?;
             return Ok(library);
         }
-        let Ready { digest, edited, past_queue } = ready();
+        let Ready { digest, edited } = ready();
         if let Some(stated) = code.digest
             && stated != digest
         {
@@ -108,7 +111,8 @@ impl Library {
         if let Some(library) = loaded.get(&digest) {
             return Ok(library);
         }
-        let library: &'static Self = Box::leak(Box::new(Self { handle: edited?.open()?, past_queue }));
+        let Edited { code, past_queue } = edited?;
+        let library: &'static Self = Box::leak(Box::new(Self { handle: code.open()?, past_queue }));
         loaded.insert(digest, library);
         Ok(library)
     }
@@ -125,24 +129,26 @@ impl Library {
     }
 }
 
-/// Copies the code and edits the copy. `past_queue` becomes a function by which it gives a device work itself.
-fn edit(bytes: &[u8], platform: Platform, past_queue: &mut Option<String>) -> Result<Private, DelegateError> {
+/// Copies code and edits the copy.
+fn edit(bytes: &[u8], platform: Platform) -> Result<Edited, DelegateError> {
     if bytes.len() > CODE_BYTES_MAX {
         let reason = format!("its code has {} bytes, at most {CODE_BYTES_MAX}", bytes.len());
         return Err(DelegateError::Corrupt { reason });
     }
-    Private::copy(bytes, |bytes| {
+    let mut past_queue = None;
+    let code = Private::copy(bytes, |bytes| {
         let mut object =
             Object::parse(bytes).map_err(|error| DelegateError::Corrupt { reason: error.to_string() })?;
         platform.check(&object)?;
         object.make_private("AOTInductor");
         object.clear_executable_stack();
-        *past_queue = object.undefined().find(|name| platform.goes_past_the_queue(name)).map(str::to_owned);
+        past_queue = object.undefined().find(|name| platform.goes_past_the_queue(name)).map(str::to_owned);
         object
             .bind(|name| shims::address(name).or_else(|| c_library(name)).or_else(|| platform.resolve(name)));
         check_undefined(&object)?;
         check_glibc(&object)
-    })
+    })?;
+    Ok(Edited { code, past_queue })
 }
 
 fn permit(rule: &NativeCode, digest: &[u8; 32]) -> Result<(), DelegateError> {
