@@ -434,7 +434,7 @@ impl<S: MemorySpace> Arena<S> {
         }
         if let Err(error) = chunks.make_room(&self.space, used_bytes, layout) {
             drop(chunks);
-            return Err(self.explain(&error));
+            return Err(self.explain(error));
         }
         if is_first || chunks.current != from {
             self.before_bytes.set(self.before_bytes.get() + used_bytes);
