@@ -106,12 +106,9 @@ pub struct Retries {
     pub callback_bytes: usize,
 }
 
-/// How many [`AllocError`]s can be held at a time, each with its facts.
-const HELD_MAX: usize = 1024;
-
 /// Where the facts of errors lie. Untouched, these pages take addresses only.
 #[cfg(not(loom))]
-static PLACES: [Place<Facts>; HELD_MAX] = [const { Place::new() }; HELD_MAX];
+static PLACES: [Place<Facts>; 1024] = [const { Place::new() }; 1024];
 /// A model of threads makes its own atomics; here no error needs its facts.
 #[cfg(loom)]
 static PLACES: [Place<Facts>; 0] = [];
