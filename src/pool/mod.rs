@@ -201,10 +201,16 @@ impl<S: MemorySpace> Pool<S> {
     /// [`AllocError`] where neither the pool nor its space has room, or a limit is in the way.
     #[inline]
     pub fn allocate(&self, layout: Layout) -> Result<PoolBlock<&Self>, AllocError> {
-        let (block, at) = match self.take_kept(layout) {
-            Some(kept) => kept,
-            None => self.take(layout)?,
-        };
+        match self.take_kept(layout) {
+            Some((block, at)) => Ok(PoolBlock::new(self, block, at, 0)),
+            None => self.allocate_locked(layout),
+        }
+    }
+
+    /// The same, with the books. What is not inlined writes the answer where it belongs.
+    #[inline(never)]
+    fn allocate_locked(&self, layout: Layout) -> Result<PoolBlock<&Self>, AllocError> {
+        let (block, at) = self.take(layout)?;
         Ok(PoolBlock::new(self, block, at, 0))
     }
 
