@@ -268,3 +268,17 @@ fn a_block_does_not_grow_into_a_chunk_that_touches_its_own() {
     let next = Allocator::allocate(&&arena, byte).unwrap().cast::<u8>();
     assert_eq!(next.addr().get(), block.addr().get() + 4096, "the start of the next chunk");
 }
+
+#[test]
+fn a_block_before_the_last_byte_of_a_chunk_is_not_the_last() {
+    let arena = Arena::with_chunks(Touching::new(true));
+    let (most, one) = (Layout::new::<[u8; 4095]>(), Layout::new::<u8>());
+    let block: NonNull<u8> = Allocator::allocate(&&arena, most).unwrap().cast();
+    let last: NonNull<u8> = Allocator::allocate(&&arena, one).unwrap().cast();
+    assert_eq!((last.addr().get(), arena.stats().chunks), (block.addr().get() + 4095, 1));
+    // SAFETY: allocated above, given back once.
+    unsafe { Allocator::deallocate(&&arena, block, most) };
+    assert_eq!((arena.live_bytes(), arena.stats().peak_bytes), (4096, 4096));
+    let next: NonNull<u8> = Allocator::allocate(&&arena, most).unwrap().cast();
+    assert!(next > last, "what is behind the block is somebody's");
+}
