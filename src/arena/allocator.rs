@@ -10,7 +10,8 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 
 impl<S: HostAccessible> Arena<S> {
-    /// How far before the cursor a block ends, in bytes; 0 also for some that are not the last (A5, C4).
+    /// How far before the cursor a block ends, in bytes; 0 for the last one, and for one of a chunk that touches the start
+    /// of the current chunk, where the cursor is there (A5).
     #[inline(always)]
     fn bytes_behind(&self, address: NonNull<u8>, size_bytes: usize) -> usize {
         self.depth.get().wrapping_add(address.addr().get() + size_bytes)
@@ -24,20 +25,19 @@ impl<S: HostAccessible> Arena<S> {
         }
         let cursor = self.depth.get();
         if cursor >= self.high.get() && self.space.as_poison().is_none() {
-            // A4: in the first chunk, where the last byte is free: the block is the last.
+            // A4: in the first chunk, before which nothing is live.
             self.depth.set(cursor + (size_bytes - keep_bytes));
         } else {
             self.cut_with_care(address, keep_bytes);
         }
     }
 
-    /// The same for a block that ends where the arena stands, which may be in another chunk (A5), or before the last
-    /// byte, which somebody has (C4).
+    /// The same for a block that ends where the arena stands, and may be in another chunk.
     #[cold]
     #[inline(never)]
     fn cut_with_care(&self, address: NonNull<u8>, keep_bytes: usize) {
         let start = address.addr();
-        if start >= self.base.get().addr() && self.depth.get() != self.end.get() {
+        if start >= self.base.get().addr() {
             self.rewind_to(depth(start.get() + keep_bytes));
         }
     }
@@ -52,7 +52,7 @@ impl<S: HostAccessible> Arena<S> {
         if in_the_way != 0 {
             return self.moved(address, old.size(), new);
         }
-        // Where the block is of another chunk, or the last byte is out, nothing is free here (A5, C4).
+        // Where the block is of another chunk, nothing is free here (A5).
         if next < self.end.get() {
             return self.moved_on(address, old.size(), new);
         }

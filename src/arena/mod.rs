@@ -19,9 +19,9 @@
 //! * **A2** `base` is the pointer to the current chunk, with its provenance, which was exposed.
 //! * **A3** Nothing from the cursor to the end of the current chunk, nor in later chunks, is given out. Where the
 //!   cursor is `NOWHERE`, nothing is given out at all, whatever chunks are there.
-//! * **A4** In the first chunk, until its last byte is given out, `high` or `depth` is the least deep that the cursor
-//!   was since the chunk was entered, and every point to go back to is in this chunk or before it. Anywhere else `high`
-//!   is deeper than any cursor: whoever goes back takes the careful way.
+//! * **A4** In the first chunk, `high` or `depth` is the least deep that the cursor was since the chunk was entered,
+//!   and every point to go back to is in this chunk or before it. Anywhere else `high` is deeper than any cursor:
+//!   whoever goes back takes the careful way.
 //! * **A5** At the start of a later chunk `end` is the cursor, as if nothing were free: a block of a chunk that touches
 //!   this one ends there, and must not grow into it.
 
@@ -365,10 +365,6 @@ impl<S: MemorySpace> Arena<S> {
         let Fit { start, next } = place(self.depth.get(), layout);
         if next + 1 < self.end.get() {
             return None;
-        }
-        if next < self.end.get() {
-            self.note_high();
-            self.high.set(usize::MAX);
         }
         self.depth.set(next.max(self.end.get()));
         Some(self.address(start))

@@ -270,15 +270,26 @@ fn a_block_does_not_grow_into_a_chunk_that_touches_its_own() {
 }
 
 #[test]
-fn a_block_before_the_last_byte_of_a_chunk_is_not_the_last() {
+fn blocks_at_the_very_end_of_a_chunk_come_back_or_stay_but_are_never_given_twice() {
     let arena = Arena::with_chunks(Touching::new(true));
-    let (most, one) = (Layout::new::<[u8; 4095]>(), Layout::new::<u8>());
-    let block: NonNull<u8> = Allocator::allocate(&&arena, most).unwrap().cast();
-    let last: NonNull<u8> = Allocator::allocate(&&arena, one).unwrap().cast();
-    assert_eq!((last.addr().get(), arena.stats().chunks), (block.addr().get() + 4095, 1));
-    // SAFETY: allocated above, given back once.
-    unsafe { Allocator::deallocate(&&arena, block, most) };
-    assert_eq!((arena.live_bytes(), arena.stats().peak_bytes), (4096, 4096));
-    let next: NonNull<u8> = Allocator::allocate(&&arena, most).unwrap().cast();
-    assert!(next > last, "what is behind the block is somebody's");
+    let sized = |size| Layout::from_size_align(size, 1).unwrap();
+    let take = |size| Allocator::allocate(&&arena, sized(size)).unwrap().cast::<u8>();
+    let give = |block, size| {
+        // SAFETY: allocated here with this layout, given back once.
+        unsafe { Allocator::deallocate(&&arena, block, sized(size)) };
+    };
+    // All but the last byte.
+    let most = take(4095);
+    give(most, 4095);
+    assert_eq!((arena.live_bytes(), arena.stats().peak_bytes), (0, 4096));
+    // Two blocks, the second to the very end: neither is taken for the other.
+    let (first, second) = (take(4000), take(96));
+    assert_eq!((second.addr().get(), arena.stats().chunks), (first.addr().get() + 4000, 1));
+    give(first, 4000);
+    assert_eq!(arena.live_bytes(), 4096);
+    assert!(take(1) > second);
+    // SAFETY: allocated above, shrunk once.
+    let less = unsafe { Allocator::shrink(&&arena, second, sized(96), sized(9)) }.unwrap();
+    assert_eq!(less.cast(), second);
+    assert!(take(80) > second);
 }
