@@ -9,138 +9,180 @@
 #![allow(missing_docs, unused_crate_dependencies, reason = "a program that measures")]
 #![allow(clippy::print_stdout, clippy::elidable_lifetime_names, reason = "a program that measures")]
 
+/// What is counted, for each allocator: functions that take the allocator and give what the case says.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod cases {
-    use arenite::{AllocError, Arena, HostSpace, Pool};
-    use bump_scope::{
-        Bump as Scoped, BumpBox, alloc::AllocError as ScopedError, alloc::Global, settings::BumpSettings,
-        traits::BumpAllocatorTyped as _,
-    };
-    use bumpalo::Bump;
+    use ::bumpalo::{AllocErr, Bump};
+    use allocator_api2::alloc::{AllocError as Refused, Allocator as _};
+    use arenite::{AllocError, Arena, HeapSpace, HostSpace, Pool};
+    use bump_scope::alloc::{AllocError as ScopedRefused, Allocator as _, Global};
+    use bump_scope::{Bump as Scoped, BumpBox, settings::BumpSettings};
     use core::alloc::Layout;
     use core::hint::black_box;
+    use core::ptr::NonNull;
 
-    pub(crate) type Up = Scoped<Global, BumpSettings<8, true>>;
-    pub(crate) type Down = Scoped<Global, BumpSettings<8, false>>;
     type Ours = Arena<HostSpace>;
+    type Block<E> = Result<NonNull<[u8]>, E>;
 
-    /// A function a case and allocator, that takes and gives what the case says.
-    macro_rules! case {
-        ($($name:ident($arena:ident: $owner:ty $(, $value:ident: $kind:ty)*) -> $out:ty { $call:expr })*) => {$(
-            #[inline(never)]
-            #[allow(clippy::needless_lifetimes, reason = "one macro for all signatures")]
-            pub(crate) fn $name<'a>($arena: &'a $owner $(, $value: $kind)*) -> $out { $call }
-        )*};
-    }
+    const ONE: Layout = Layout::new::<u32>();
+    const TWO: Layout = Layout::new::<[u32; 2]>();
 
-    case! {
-        u8_ours(a: Ours, v: u8) -> &'a mut u8 { a.alloc(v) }
-        u8_bumpalo(a: Bump, v: u8) -> &'a mut u8 { a.alloc(v) }
-        u8_up(a: Up, v: u8) -> &'a mut u8 { a.alloc(v).into_mut() }
-        u8_down(a: Down, v: u8) -> &'a mut u8 { a.alloc(v).into_mut() }
-        u32_ours(a: Ours, v: u32) -> &'a mut u32 { a.alloc(v) }
-        u32_bumpalo(a: Bump, v: u32) -> &'a mut u32 { a.alloc(v) }
-        u32_up(a: Up, v: u32) -> &'a mut u32 { a.alloc(v).into_mut() }
-        u32_down(a: Down, v: u32) -> &'a mut u32 { a.alloc(v).into_mut() }
-        u64_ours(a: Ours, v: u64) -> &'a mut u64 { a.alloc(v) }
-        u64_bumpalo(a: Bump, v: u64) -> &'a mut u64 { a.alloc(v) }
-        u64_up(a: Up, v: u64) -> &'a mut u64 { a.alloc(v).into_mut() }
-        u64_down(a: Down, v: u64) -> &'a mut u64 { a.alloc(v).into_mut() }
-        try_u64_ours(a: Ours, v: u64) -> Result<&'a mut u64, AllocError> { a.try_alloc(v) }
-        try_u64_bumpalo(a: Bump, v: u64) -> Result<&'a mut u64, bumpalo::AllocErr> { a.try_alloc(v) }
-        try_u64_up(a: Up, v: u64) -> Result<&'a mut u64, ScopedError> { a.try_alloc(v).map(BumpBox::into_mut) }
-        try_u64_down(a: Down, v: u64) -> Result<&'a mut u64, ScopedError> { a.try_alloc(v).map(BumpBox::into_mut) }
-        big_ours(a: Ours, v: &[u64; 32]) -> &'a mut [u64; 32] { a.alloc(*v) }
-        big_bumpalo(a: Bump, v: &[u64; 32]) -> &'a mut [u64; 32] { a.alloc(*v) }
-        big_up(a: Up, v: &[u64; 32]) -> &'a mut [u64; 32] { a.alloc(*v).into_mut() }
-        big_down(a: Down, v: &[u64; 32]) -> &'a mut [u64; 32] { a.alloc(*v).into_mut() }
-        slice_ours(a: Ours, v: &[u32]) -> &'a mut [u32] { a.alloc_slice_copy(v) }
-        slice_bumpalo(a: Bump, v: &[u32]) -> &'a mut [u32] { a.alloc_slice_copy(v) }
-        slice_up(a: Up, v: &[u32]) -> &'a mut [u32] { a.alloc_slice_copy(v).into_mut() }
-        slice_down(a: Down, v: &[u32]) -> &'a mut [u32] { a.alloc_slice_copy(v).into_mut() }
-        str_ours(a: Ours, v: &str) -> &'a mut str { a.alloc_str(v) }
-        str_bumpalo(a: Bump, v: &str) -> &'a mut str { a.alloc_str(v) }
-        str_up(a: Up, v: &str) -> &'a mut str { a.alloc_str(v).into_mut() }
-        str_down(a: Down, v: &str) -> &'a mut str { a.alloc_str(v).into_mut() }
-        layout_ours(a: Ours, v: Layout) -> *mut u8 { a.alloc_layout(v).as_ptr() }
-        layout_bumpalo(a: Bump, v: Layout) -> *mut u8 { a.alloc_layout(v).as_ptr() }
-        layout_up(a: Up, v: Layout) -> *mut u8 { a.allocate_layout(v).as_ptr() }
-        layout_down(a: Down, v: Layout) -> *mut u8 { a.allocate_layout(v).as_ptr() }
+    /// A layout that the compiler does not know.
+    fn opaque(words: usize) -> Layout {
+        black_box(Layout::array::<u32>(black_box(words)).expect("a valid layout"))
     }
 
-    #[inline(never)]
-    pub(crate) fn scope_ours(arena: &mut Ours, value: u64) -> u64 {
-        arena.scoped(|scope| *scope.alloc(value))
+    /// The functions of one allocator, where their code starts, and one run of each.
+    macro_rules! side {
+        ($side:ident of $owner:ty, |$arena:ident|
+         $(shared $name:ident($($value:ident: $kind:ty = $given:expr),*) -> $out:ty { $call:expr })*
+         $(alone $alone:ident($($part:ident: $of:ty = $with:expr),*) -> $alone_out:ty { $alone_call:expr })*) => {
+            pub(crate) mod $side {
+                use super::*;
+                $(
+                    #[inline(never)]
+                    #[allow(clippy::needless_lifetimes, reason = "one macro for all signatures")]
+                    fn $name<'a>($arena: &'a $owner $(, $value: $kind)*) -> $out { $call }
+                )*
+                $(
+                    #[inline(never)]
+                    fn $alone($arena: &mut $owner $(, $part: $of)*) -> $alone_out { $alone_call }
+                )*
+                pub(crate) fn table() -> Vec<(&'static str, usize)> {
+                    vec![
+                        $((stringify!($name), $name as *const () as usize),)*
+                        $((stringify!($alone), $alone as *const () as usize),)*
+                    ]
+                }
+                pub(crate) fn run(owner: &mut $owner) {
+                    $({
+                        let $arena: &$owner = owner;
+                        let _ = black_box($name(black_box($arena) $(, black_box::<$kind>($given))*));
+                    })*
+                    $(let _ = black_box($alone(black_box(owner) $(, black_box::<$of>($with))*));)*
+                }
+            }
+        };
     }
-    #[inline(never)]
-    pub(crate) fn shown_ours(arena: &mut Ours, value: u64) -> u64 {
-        arena.scoped(|scope| *black_box(scope.alloc(value)))
+
+    /// The same cases for every bump allocator; what differs is how a value comes out of its box, and what refuses.
+    macro_rules! bump_side {
+        ($side:ident of $owner:ty, refusing $refused:ty | $typed_refused:ty, |$made:ident| $out:expr, |$arena:ident|
+         $($rest:tt)*) => {
+            side! {
+                $side of $owner, |$arena|
+                shared alloc_u8(v: u8 = 1) -> &'a mut u8 { { let $made = $arena.alloc(v); $out } }
+                shared alloc_u32(v: u32 = 1) -> &'a mut u32 { { let $made = $arena.alloc(v); $out } }
+                shared alloc_u64(v: u64 = 1) -> &'a mut u64 { { let $made = $arena.alloc(v); $out } }
+                shared alloc_56_bytes(v: &[u64; 7] = &[7; 7]) -> &'a mut [u64; 7] { { let $made = $arena.alloc(*v); $out } }
+                shared alloc_256_bytes(v: &[u64; 32] = &[7; 32]) -> &'a mut [u64; 32] { { let $made = $arena.alloc(*v); $out } }
+                shared try_alloc_u8(v: u8 = 1) -> Result<&'a mut u8, $typed_refused> { $arena.try_alloc(v).map(|$made| $out) }
+                shared try_alloc_u64(v: u64 = 1) -> Result<&'a mut u64, $typed_refused> { $arena.try_alloc(v).map(|$made| $out) }
+                shared try_alloc_56_bytes(v: &[u64; 7] = &[7; 7]) -> Result<&'a mut [u64; 7], $typed_refused> { $arena.try_alloc(*v).map(|$made| $out) }
+                shared slice_of_17_u8(v: &[u8] = &[7; 17]) -> &'a mut [u8] { { let $made = $arena.alloc_slice_copy(v); $out } }
+                shared slice_of_17_u32(v: &[u32] = &[7; 17]) -> &'a mut [u32] { { let $made = $arena.alloc_slice_copy(v); $out } }
+                shared try_slice_of_17_u32(v: &[u32] = &[7; 17]) -> Result<&'a mut [u32], $typed_refused> { $arena.try_alloc_slice_copy(v).map(|$made| $out) }
+                shared str_of_16(v: &str = "sixteen letters.") -> &'a mut str { { let $made = $arena.alloc_str(v); $out } }
+                shared allocate_u32() -> Block<$refused> { (&$arena).allocate(ONE) }
+                shared allocate_opaque_layout(v: Layout = opaque(10)) -> Block<$refused> { (&$arena).allocate(v) }
+                // SAFETY: allocated just now, with this layout.
+                shared grow_u32_to_two(v: NonNull<u8> = (&$arena).allocate(ONE).expect("memory").cast()) -> Block<$refused> { unsafe { (&$arena).grow(v, ONE, TWO) } }
+                shared grow_opaque_layout(v: NonNull<u8> = (&$arena).allocate(opaque(1)).expect("memory").cast(), old: Layout = opaque(1), new: Layout = opaque(2)) -> Block<$refused> {
+                    // SAFETY: allocated just now, with this layout.
+                    unsafe { (&$arena).grow(v, old, new) }
+                }
+                // SAFETY: allocated just now, with this layout.
+                shared shrink_two_u32_to_one(v: NonNull<u8> = (&$arena).allocate(TWO).expect("memory").cast()) -> Block<$refused> { unsafe { (&$arena).shrink(v, TWO, ONE) } }
+                // SAFETY: allocated just now, with this layout.
+                shared deallocate_the_last(v: NonNull<u8> = (&$arena).allocate(ONE).expect("memory").cast()) -> () { unsafe { (&$arena).deallocate(v, ONE) } }
+                shared deallocate_another(v: NonNull<u8> = { let first = (&$arena).allocate(TWO).expect("memory").cast(); $arena.alloc(7_u32); first }) -> () {
+                    // SAFETY: allocated just now, with this layout.
+                    unsafe { (&$arena).deallocate(v, TWO) }
+                }
+                $($rest)*
+                alone reset() -> () { $arena.reset() }
+            }
+        };
     }
-    #[inline(never)]
-    pub(crate) fn scope_up(arena: &mut Up, value: u64) -> u64 {
-        arena.scoped(|scope| *scope.alloc(value).into_mut())
+
+    /// A setting of bump-scope: the least alignment, whether upwards.
+    macro_rules! scoped_side {
+        ($side:ident, $align:literal, $up:literal) => {
+            bump_side! {
+                $side of Scoped<Global, BumpSettings<$align, $up>>, refusing ScopedRefused | ScopedRefused,
+                |made| BumpBox::into_mut(made), |arena|
+                shared new_and_first_u32(v: u32 = 1, place: &mut Option<Scoped<Global, BumpSettings<$align, $up>>> = &mut None) -> () {
+                    {
+                        let _ = arena;
+                        let new = place.insert(Scoped::new());
+                        black_box(new.alloc(v));
+                    }
+                }
+                alone scope_of_one_u64(v: u64 = 7) -> u64 { arena.scoped(|scope| *scope.alloc(v)) }
+                alone the_same_its_address_shown(v: u64 = 7) -> u64 { arena.scoped(|scope| *black_box(scope.alloc(v).into_mut())) }
+            }
+        };
     }
-    #[inline(never)]
-    pub(crate) fn shown_up(arena: &mut Up, value: u64) -> u64 {
-        arena.scoped(|scope| *black_box(scope.alloc(value).into_mut()))
+
+    bump_side! {
+        ours of Ours, refusing Refused | AllocError, |made| made, |arena|
+        shared new_and_first_u32(v: u32 = 1, place: &mut Option<Arena<HeapSpace>> = &mut None) -> () {
+            {
+                let _ = arena;
+                let new = place.insert(Arena::new(HeapSpace));
+                black_box(new.alloc(v));
+            }
+        }
+        shared block_of_any_space(v: Layout = opaque(10)) -> bool {
+            Arena::allocate(arena, v).is_ok_and(|block| black_box(block).size_bytes() > 0)
+        }
+        alone scope_of_one_u64(v: u64 = 7) -> u64 { arena.scoped(|scope| *scope.alloc(v)) }
+        alone the_same_its_address_shown(v: u64 = 7) -> u64 { arena.scoped(|scope| *black_box(scope.alloc(v))) }
     }
-    #[inline(never)]
-    pub(crate) fn scope_down(arena: &mut Down, value: u64) -> u64 {
-        arena.scoped(|scope| *scope.alloc(value).into_mut())
+    bump_side! {
+        plain of Bump, refusing Refused | AllocErr, |made| made, |arena|
+        shared new_and_first_u32(v: u32 = 1, place: &mut Option<Bump> = &mut None) -> () {
+            {
+                let _ = arena;
+                let new = place.insert(Bump::new());
+                black_box(new.alloc(v));
+            }
+        }
     }
-    #[inline(never)]
-    pub(crate) fn shown_down(arena: &mut Down, value: u64) -> u64 {
-        arena.scoped(|scope| *black_box(scope.alloc(value).into_mut()))
-    }
-    #[inline(never)]
-    pub(crate) fn reset_ours(arena: &mut Ours) {
-        arena.reset();
-    }
-    #[inline(never)]
-    pub(crate) fn reset_bumpalo(arena: &mut Bump) {
-        arena.reset();
-    }
-    #[inline(never)]
-    pub(crate) fn block_ours(arena: &Ours, layout: Layout) -> bool {
-        arena.allocate(layout).is_ok_and(|block| black_box(block).size_bytes() > 0)
-    }
-    #[inline(never)]
-    pub(crate) fn pool_pair_ours(pool: &Pool<HostSpace>, layout: Layout) {
-        if let Ok(block) = pool.allocate(layout) {
-            drop(black_box(block));
+    scoped_side!(up, 1, true);
+    scoped_side!(down, 1, false);
+    scoped_side!(up8, 8, true);
+    scoped_side!(down8, 8, false);
+    side! {
+        pool of Pool<HostSpace>, |arena|
+        shared pool_pair(v: Layout = opaque(10)) -> () {
+            if let Ok(block) = arena.allocate(v) {
+                black_box(block.block());
+            }
         }
     }
 
-    /// What is counted: the case, the allocator, where its code starts.
-    pub(crate) fn table() -> Vec<(&'static str, &'static str, usize)> {
-        macro_rules! rows {
-            ($($case:literal: $($who:literal $function:path),*;)*) => {
-                vec![$($(($case, $who, $function as *const () as usize)),*),*]
-            };
-        }
-        rows! {
-            "alloc u8": "arenite" u8_ours, "bumpalo" u8_bumpalo, "bump-scope up" u8_up, "bump-scope down" u8_down;
-            "alloc u32": "arenite" u32_ours, "bumpalo" u32_bumpalo, "bump-scope up" u32_up, "bump-scope down" u32_down;
-            "alloc u64": "arenite" u64_ours, "bumpalo" u64_bumpalo, "bump-scope up" u64_up, "bump-scope down" u64_down;
-            "try_alloc u64": "arenite" try_u64_ours, "bumpalo" try_u64_bumpalo, "bump-scope up" try_u64_up, "bump-scope down" try_u64_down;
-            "alloc 256 B": "arenite" big_ours, "bumpalo" big_bumpalo, "bump-scope up" big_up, "bump-scope down" big_down;
-            "slice of 17 u32": "arenite" slice_ours, "bumpalo" slice_bumpalo, "bump-scope up" slice_up, "bump-scope down" slice_down;
-            "str of 16": "arenite" str_ours, "bumpalo" str_bumpalo, "bump-scope up" str_up, "bump-scope down" str_down;
-            "opaque layout": "arenite" layout_ours, "bumpalo" layout_bumpalo, "bump-scope up" layout_up, "bump-scope down" layout_down;
-            "scope of one u64": "arenite" scope_ours, "bump-scope up" scope_up, "bump-scope down" scope_down;
-            "the same, its address shown": "arenite" shown_ours, "bump-scope up" shown_up, "bump-scope down" shown_down;
-            "reset": "arenite" reset_ours, "bumpalo" reset_bumpalo;
-            "block of any space": "arenite" block_ours;
-            "pool pair": "arenite" pool_pair_ours;
-        }
+    /// Who is counted, in columns; several settings share one.
+    pub(crate) const COLUMNS: [&str; 3] =
+        ["arenite", "bumpalo 3.20", "bump-scope 2.4, the best of four settings"];
+
+    /// What is counted: the column, the case, where its code starts.
+    pub(crate) fn table() -> Vec<(usize, &'static str, usize)> {
+        let ours = ours::table().into_iter().chain(pool::table()).map(|(case, start)| (0, case, start));
+        let bumpalo = plain::table().into_iter().map(|(case, start)| (1, case, start));
+        let scoped = [up::table(), down::table(), up8::table(), down8::table()];
+        let scoped = scoped.into_iter().flatten().map(|(case, start)| (2, case, start));
+        ours.chain(bumpalo).chain(scoped).collect()
     }
 
     /// Everything that the cases need, there and warm.
     pub(crate) struct Owners {
         ours: Ours,
         bumpalo: Bump,
-        up: Up,
-        down: Down,
+        up: Scoped<Global, BumpSettings<1, true>>,
+        down: Scoped<Global, BumpSettings<1, false>>,
+        up8: Scoped<Global, BumpSettings<8, true>>,
+        down8: Scoped<Global, BumpSettings<8, false>>,
         pool: Pool<HostSpace>,
     }
 
@@ -149,8 +191,10 @@ mod cases {
             let mut owners = Self {
                 ours: Arena::new(HostSpace::new()),
                 bumpalo: Bump::with_capacity(1 << 16),
-                up: Up::with_size(1 << 16),
-                down: Down::with_size(1 << 16),
+                up: Scoped::with_size(1 << 16),
+                down: Scoped::with_size(1 << 16),
+                up8: Scoped::with_size(1 << 16),
+                down8: Scoped::with_size(1 << 16),
                 pool: Pool::new(HostSpace::new()),
             };
             for _ in 0..3 {
@@ -161,29 +205,13 @@ mod cases {
 
         /// Every case once.
         pub(crate) fn run(&mut self) {
-            let Self { ours, bumpalo, up, down, pool } = self;
-            let layout = black_box(Layout::from_size_align(40, 8).expect("a valid layout"));
-            let (big, words, text) = (black_box([7; 32]), black_box([7; 17]), black_box("sixteen letters."));
-            macro_rules! all {
-                ($($value:expr => $($owner:ident $function:ident)*;)*) => {
-                    $($(let _ = black_box($function(black_box($owner), black_box($value)));)*)*
-                };
-            }
-            all! {
-                1 => ours u8_ours bumpalo u8_bumpalo up u8_up down u8_down;
-                1 => ours u32_ours bumpalo u32_bumpalo up u32_up down u32_down;
-                1 => ours u64_ours bumpalo u64_bumpalo up u64_up down u64_down;
-                1 => ours try_u64_ours bumpalo try_u64_bumpalo up try_u64_up down try_u64_down;
-                &big => ours big_ours bumpalo big_bumpalo up big_up down big_down;
-                &words[..] => ours slice_ours bumpalo slice_bumpalo up slice_up down slice_down;
-                text => ours str_ours bumpalo str_bumpalo up str_up down str_down;
-                layout => ours layout_ours bumpalo layout_bumpalo up layout_up down layout_down;
-                layout => ours block_ours pool pool_pair_ours;
-                7 => ours scope_ours up scope_up down scope_down;
-                7 => ours shown_ours up shown_up down shown_down;
-            }
-            reset_ours(black_box(ours));
-            reset_bumpalo(black_box(bumpalo));
+            ours::run(&mut self.ours);
+            plain::run(&mut self.bumpalo);
+            up::run(&mut self.up);
+            down::run(&mut self.down);
+            up8::run(&mut self.up8);
+            down8::run(&mut self.down8);
+            pool::run(&mut self.pool);
         }
     }
 }
@@ -289,36 +317,31 @@ fn main() -> std::process::ExitCode {
             return ExitCode::SUCCESS;
         }
     };
+    let least = |column: usize, case: &str| {
+        let rows = table.iter().filter(|row| (row.0, row.1) == (column, case));
+        rows.filter_map(|row| counts.get(&row.2).copied()).min()
+    };
     let allowed = std::fs::read_to_string(path).unwrap_or_default();
     let mut lines = String::new();
     let mut grown = 0;
-    println!("| instructions / conditional branches | arenite | bumpalo | bump-scope up | bump-scope down |");
-    println!("|---|---:|---:|---:|---:|");
-    let mut cases: Vec<&str> = table.iter().map(|row| row.0).collect();
-    cases.dedup();
-    for case in cases {
-        print!("| {case} ");
-        for who in ["arenite", "bumpalo", "bump-scope up", "bump-scope down"] {
-            let row = table.iter().find(|row| (row.0, row.1) == (case, who));
-            match row.and_then(|row| counts.get(&row.2)) {
-                Some((instructions, branches)) => print!("| {instructions} / {branches} "),
-                None => print!("| - "),
-            }
-            let Some((instructions, branches)) = row.and_then(|row| counts.get(&row.2)) else { continue };
-            if who != "arenite" {
-                continue;
-            }
-            let _ = writeln!(lines, "{case}: {instructions} {branches}");
-            let limit = allowed.lines().find_map(|line| {
-                let (instructions, branches) = line.strip_prefix(&format!("{case}: "))?.split_once(' ')?;
-                Some((instructions.parse::<u32>().ok()?, branches.parse::<u32>().ok()?))
-            });
-            if limit.is_some_and(|limit| *instructions > limit.0 || *branches > limit.1) {
-                grown += 1;
-                print!("**was {} / {}** ", limit.unwrap_or_default().0, limit.unwrap_or_default().1);
-            }
+    println!("| instructions / conditional branches | {} |", cases::COLUMNS.join(" | "));
+    println!("|---|{}", "---:|".repeat(cases::COLUMNS.len()));
+    for &(_, case, _) in table.iter().filter(|row| row.0 == 0) {
+        let name = case.replace('_', " ");
+        let cells = (0..cases::COLUMNS.len()).map(|column| {
+            least(column, case).map_or_else(|| "-".into(), |(all, branches)| format!("{all} / {branches}"))
+        });
+        println!("| {name} | {} |", cells.collect::<Vec<_>>().join(" | "));
+        let Some((all, branches)) = least(0, case) else { continue };
+        let _ = writeln!(lines, "{name}: {all} {branches}");
+        let limit = allowed.lines().find_map(|line| {
+            let (all, branches) = line.strip_prefix(&format!("{name}: "))?.split_once(' ')?;
+            Some((all.parse::<u32>().ok()?, branches.parse::<u32>().ok()?))
+        });
+        if let Some(limit) = limit.filter(|limit| all > limit.0 || branches > limit.1) {
+            grown += 1;
+            println!("| **{name} was** | **{} / {}** |", limit.0, limit.1);
         }
-        println!("|");
     }
     let compiler = compiler();
     if std::env::args().any(|word| word == "--write") {

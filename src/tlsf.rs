@@ -153,18 +153,26 @@ impl Tlsf {
         Some(())
     }
 
-    /// Extents of which nothing is live, as far as `wanted` says yes to their number and size; their nodes
-    /// are gone afterwards.
-    pub(crate) fn remove_whole_extents(&mut self, mut wanted: impl FnMut(u32, usize) -> bool) {
+    /// An extent of which nothing is live, and to whose number and size `wanted` says yes: its number. Its node is
+    /// gone afterwards. `from` is 0 at first, and says where to go on.
+    pub(crate) fn remove_whole_extent(
+        &mut self,
+        from: &mut u32,
+        wanted: impl Fn(u32, usize) -> bool,
+    ) -> Option<u32> {
         self.settle();
-        for at in 0..u32::try_from(self.nodes.len()).unwrap_or(NONE) {
+        while (*from as usize) < self.nodes.len() {
+            let at = *from;
+            *from += 1;
             let node = *self.node(at);
             let is_whole = node.state == State::Free && node.before == NONE && node.after == NONE;
             if is_whole && node.lane == READY && wanted(node.extent, node.size) {
                 self.unlink(at);
                 self.discard(at);
+                return Some(node.extent);
             }
         }
+        None
     }
 
     /// Makes a node ready for anybody where its mark was reached, and merges it; says how many bytes.
@@ -528,6 +536,16 @@ mod tests {
         Trim,
     }
 
+    fn trim(tlsf: &mut Tlsf, wanted: impl Fn(u32) -> bool) {
+        let mut from = 0;
+        while let Some(extent) = tlsf.remove_whole_extent(&mut from, |extent, size| {
+            assert_eq!(size, 16_384);
+            wanted(extent)
+        }) {
+            assert!(wanted(extent));
+        }
+    }
+
     fn step() -> impl Strategy<Value = Step> {
         let size = prop_oneof![4 => 1usize..20, 2 => 20usize..400];
         prop_oneof![
@@ -577,10 +595,7 @@ mod tests {
                     }
                     Step::Give { .. } => {}
                     Step::Drain => { tlsf.drain(|_| 4); }
-                    Step::Trim => tlsf.remove_whole_extents(|extent, size| {
-                        assert_eq!(size, 16_384);
-                        extent % 2 == 0
-                    }),
+                    Step::Trim => trim(&mut tlsf, |extent| extent % 2 == 0),
                 }
                 tlsf.check();
             }
@@ -588,7 +603,7 @@ mod tests {
                 tlsf.give(at, READY, 0);
             }
             tlsf.drain(|_| u64::MAX);
-            tlsf.remove_whole_extents(|_, size| { assert_eq!(size, 16_384); true });
+            trim(&mut tlsf, |_| true);
             tlsf.check();
             assert!(tlsf.nodes.iter().all(|node| node.state == State::Spare));
         }

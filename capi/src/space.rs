@@ -68,7 +68,8 @@ unsafe impl MemorySpace for OwnSpace {
         }
         // SAFETY: the caller gave the function and the context for just this call.
         let address = unsafe { (self.allocate)(self.context, layout.size(), layout.align()) };
-        let address = NonNull::new(address.cast::<u8>()).ok_or(refused("the caller's allocate gave NULL"))?;
+        let address =
+            NonNull::new(address.cast::<u8>()).ok_or_else(|| refused("the caller's allocate gave NULL"))?;
         if !address.addr().get().is_multiple_of(layout.align()) {
             // SAFETY: it came from `allocate` just now, with these numbers.
             unsafe {

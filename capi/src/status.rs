@@ -45,7 +45,7 @@ pub struct CError {
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Memory that was not given.
-    Memory(Box<AllocError>),
+    Memory(AllocError),
     /// Anything else, in words.
     Told(Status, String),
 }
@@ -106,7 +106,7 @@ impl Failure {
 
 impl From<AllocError> for Failure {
     fn from(error: AllocError) -> Self {
-        Self::Memory(Box::new(error))
+        Self::Memory(error)
     }
 }
 

@@ -7,65 +7,122 @@ use super::{Arena, Scope};
 use crate::space::HostAccessible;
 use allocator_api2::alloc::{AllocError, Allocator};
 use core::alloc::Layout;
-use core::num::NonZeroUsize;
 use core::ptr::NonNull;
 
 impl<S: HostAccessible> Arena<S> {
-    /// Whether a block of the current chunk ends where the arena stands.
+    /// How far before the cursor a block ends, in bytes; 0 for the last one, and for one of a chunk that touches the start
+    /// of the current chunk, where the cursor is there (A5).
     #[inline(always)]
-    fn is_last(&self, start: NonZeroUsize, size_bytes: usize) -> bool {
-        depth(start.get() + size_bytes) == self.depth.get()
-            && start >= self.base.get().addr()
-            // There the last byte may be given out (C4).
-            && self.depth.get() != self.end.get()
+    fn bytes_behind(&self, address: NonNull<u8>, size_bytes: usize) -> usize {
+        self.depth.get().wrapping_add(address.addr().get() + size_bytes)
     }
 
+    /// Takes back what is behind the first `keep_bytes` of a block, if it is the last.
     #[inline(always)]
-    fn free(&self, start: NonZeroUsize, size_bytes: usize) {
-        if self.is_last(start, size_bytes) {
-            self.rewind_to(depth(start.get()));
+    fn cut(&self, address: NonNull<u8>, size_bytes: usize, keep_bytes: usize) {
+        if self.bytes_behind(address, size_bytes) != 0 {
+            return;
+        }
+        let cursor = self.depth.get();
+        if cursor >= self.high.get() && self.space.as_poison().is_none() {
+            // A4: in the first chunk, before which nothing is live.
+            self.depth.set(cursor + (size_bytes - keep_bytes));
+        } else {
+            self.cut_with_care(address, keep_bytes);
+        }
+    }
+
+    /// The same for a block that ends where the arena stands, and may be in another chunk.
+    #[cold]
+    #[inline(never)]
+    fn cut_with_care(&self, address: NonNull<u8>, keep_bytes: usize) {
+        let start = address.addr();
+        if start >= self.base.get().addr() {
+            self.rewind_to(depth(start.get() + keep_bytes));
         }
     }
 
     #[inline(always)]
     fn grown(&self, address: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        let start = address.addr();
+        let start = address.addr().get();
         // A layout's size and an address of this arena do not wrap (`ADDRESS_MAX`).
-        let next = depth(start.get() + new.size());
-        let is_aligned = start.get() & (new.align() - 1) == 0;
-        if is_aligned && self.is_last(start, old.size()) && next >= self.end.get() {
-            self.depth.set(next);
-            return Ok(NonNull::slice_from_raw_parts(address, new.size()));
+        let next = depth(start + new.size());
+        // One branch for both.
+        let in_the_way = self.bytes_behind(address, old.size()) | (start & (new.align() - 1));
+        if in_the_way != 0 {
+            return self.moved(address, old.size(), new);
         }
-        self.moved(address, old.size(), new)
+        // Where the block is of another chunk, nothing is free here (A5).
+        if next < self.end.get() {
+            return self.moved_on(address, old.size(), new);
+        }
+        self.depth.set(next);
+        Ok(NonNull::slice_from_raw_parts(address, new.size()))
     }
 
     #[inline(always)]
     fn shrunk(&self, address: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        let start = address.addr();
-        if start.get() & (new.align() - 1) != 0 {
-            return self.moved(address, new.size(), new);
+        if new.align() > old.align() && address.addr().get() & (new.align() - 1) != 0 {
+            return self.moved_on(address, new.size(), new);
         }
-        if self.is_last(start, old.size()) {
-            self.rewind_to(depth(start.get() + new.size()));
-        }
+        self.cut(address, old.size(), new.size());
         Ok(NonNull::slice_from_raw_parts(address, new.size()))
     }
 
     /// A copy of the first `size_bytes` of a block, in one for `new`.
-    #[inline]
+    ///
+    /// What young collections hold is copied here, in steps; all else is done by tail calls, so that nothing is saved.
+    #[inline(always)]
     fn moved(
         &self,
         address: NonNull<u8>,
         size_bytes: usize,
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
-        let moved = self.bump_or_grow(new).map_err(|_| AllocError)?;
-        // SAFETY: both are live blocks of host memory of at least so many bytes; the new one was never given
-        // before (A3), so they do not overlap.
-        unsafe { moved.copy_from_nonoverlapping(address, size_bytes) };
+        const STEP_BYTES: usize = 16;
+        let Some(moved) = self.bump(new) else { return self.moved_on(address, size_bytes, new) };
+        if !(STEP_BYTES..=4 * STEP_BYTES).contains(&size_bytes) {
+            return Ok(copied(address, moved, size_bytes, new.size()));
+        }
+        let step = |at: usize| {
+            // SAFETY: the block is of `size_bytes` at least; from `at` on there is a step of it.
+            let from = unsafe { address.add(at) };
+            // SAFETY: the new block is of `size_bytes` at least.
+            let to = unsafe { moved.add(at) };
+            // SAFETY: as in `copied`.
+            unsafe { to.copy_from_nonoverlapping(from, STEP_BYTES) };
+        };
+        let last = size_bytes - STEP_BYTES;
+        step(0);
+        if last > STEP_BYTES {
+            step(STEP_BYTES);
+            step(last - STEP_BYTES);
+        }
+        step(last);
         Ok(NonNull::slice_from_raw_parts(moved, new.size()))
     }
+
+    /// The same, where there may be no room.
+    #[cold]
+    #[inline(never)]
+    fn moved_on(
+        &self,
+        address: NonNull<u8>,
+        size_bytes: usize,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        let moved = self.bump_or_grow(new).map_err(|_| AllocError)?;
+        Ok(copied(address, moved, size_bytes, new.size()))
+    }
+}
+
+/// A new block of `new_bytes`, with a copy of `size_bytes`.
+#[inline(never)]
+fn copied(from: NonNull<u8>, to: NonNull<u8>, size_bytes: usize, new_bytes: usize) -> NonNull<[u8]> {
+    // SAFETY: both are live blocks of host memory of at least so many bytes; the new one was never given before (A3),
+    // so they do not overlap.
+    unsafe { to.copy_from_nonoverlapping(from, size_bytes) };
+    NonNull::slice_from_raw_parts(to, new_bytes)
 }
 
 // SAFETY:
@@ -81,7 +138,7 @@ unsafe impl<S: HostAccessible> Allocator for &Arena<S> {
 
     #[inline]
     unsafe fn deallocate(&self, address: NonNull<u8>, layout: Layout) {
-        self.free(address.addr(), layout.size());
+        self.cut(address, layout.size(), 0);
     }
 
     #[inline]

@@ -56,6 +56,14 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
+    /// A chunk of a fresh block, of which nothing is used.
+    #[inline]
+    fn new(space: &impl MemorySpace, block: Block, is_reserved: bool, is_sole: bool) -> Self {
+        let committed_bytes = if is_reserved { 0 } else { block.size_bytes() };
+        let dirty_bytes = if space.gives_zeroed() { 0 } else { block.size_bytes() };
+        Self { block, committed_bytes, dirty_bytes, left_bytes: 0, is_reserved, is_sole }
+    }
+
     /// The address of its first byte.
     pub(super) fn base(&self) -> usize {
         self.block.address().addr().get()
@@ -188,9 +196,9 @@ impl Chunks {
         let (true, true, Ok(first)) = (is_usual, fits, Layout::from_size_align(size_bytes, align)) else {
             return None;
         };
-        let chunk = adopt(space, space.allocate(first).ok()?, false, false)?;
+        let block = in_reach(space, space.allocate(first).ok()?, false)?;
         self.capacity_bytes = size_bytes;
-        Some(self.list.first.insert(chunk))
+        Some(self.list.first.insert(Chunk::new(space, block, false, false)))
     }
 
     /// Whether the last byte of the current chunk is there, beyond where the cursor stands (C4).
@@ -308,9 +316,9 @@ impl Chunks {
             let size_bytes = padded_bytes.saturating_mul(2).max(reserve_bytes).max(self.reserved_bytes());
             for size_bytes in [size_bytes, padded_bytes] {
                 if let Ok(block) = reserve.reserve(size_bytes)
-                    && let Some(chunk) = adopt(space, block, true, false)
+                    && let Some(block) = in_reach(space, block, true)
                 {
-                    return Ok(chunk);
+                    return Ok(Chunk::new(space, block, true, false));
                 }
             }
         }
@@ -335,7 +343,10 @@ impl Chunks {
         for size_bytes in [step_bytes.max(least_bytes), least_bytes] {
             let exact = Layout::from_size_align(size_bytes, align).map_err(|_| never_fits())?;
             match space.allocate(exact) {
-                Ok(block) => return adopt(space, block, false, is_sole).ok_or_else(never_fits),
+                Ok(block) => {
+                    let block = in_reach(space, block, false).ok_or_else(never_fits)?;
+                    return Ok(Chunk::new(space, block, false, is_sole));
+                }
                 Err(error) if size_bytes == least_bytes => return Err(error),
                 Err(_) => {}
             }
@@ -422,17 +433,14 @@ fn first_bytes(space: &impl MemorySpace) -> usize {
     (16 * space.base_align()).clamp(FIRST_BYTES_MIN, STEP_BYTES_MIN)
 }
 
-/// Makes a chunk of a fresh block; one that lies out of reach is given back.
+/// A fresh block where an arena can manage it; one that lies out of reach is given back.
 #[inline]
-fn adopt(space: &impl MemorySpace, block: Block, is_reserved: bool, is_sole: bool) -> Option<Chunk> {
-    let committed_bytes = if is_reserved { 0 } else { block.size_bytes() };
-    let dirty_bytes = if space.gives_zeroed() { 0 } else { block.size_bytes() };
-    let chunk = Chunk { block, committed_bytes, dirty_bytes, left_bytes: 0, is_reserved, is_sole };
+fn in_reach(space: &impl MemorySpace, block: Block, is_reserved: bool) -> Option<Block> {
     let bases = 2..ADDRESS_MAX.saturating_sub(block.size_bytes());
-    if bases.contains(&chunk.base()) {
-        return Some(chunk);
+    if bases.contains(&block.address().addr().get()) {
+        return Some(block);
     }
-    give_back(space, &chunk);
+    give_back(space, &Chunk::new(space, block, is_reserved, false));
     None
 }
 

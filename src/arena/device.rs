@@ -77,8 +77,9 @@ impl<T> fmt::Debug for DevicePtr<'_, T> {
 /// Room for `len` elements.
 fn take<'a, T, S: MemorySpace>(arena: &Arena<S>, len: usize) -> Result<DevicePtr<'a, T>, AllocError> {
     let size_bytes = len.saturating_mul(size_of::<T>());
-    let too_large = AllocError::too_large(arena.space().id(), size_bytes, align_of::<T>());
-    let block = arena.allocate(Layout::array::<T>(len).map_err(|_| too_large)?)?;
+    let layout = Layout::array::<T>(len)
+        .map_err(|_| AllocError::too_large(arena.space().id(), size_bytes, align_of::<T>()))?;
+    let block = arena.allocate(layout)?;
     Ok(DevicePtr { address: block.address_bits(), len, of: PhantomData })
 }
 

@@ -119,7 +119,7 @@ impl Ledger {
     }
 
     /// The same error, knowing what this ledger knows.
-    fn explain(&self, error: &AllocError, tag: Tag) -> AllocError {
+    fn explain(&self, error: AllocError, tag: Tag) -> AllocError {
         let owners = Owner::largest(self.owners.iter().flatten().copied());
         error.with_place(Tag::NONE, tag).with_live(self.claimed_bytes).with_owners(owners)
     }
@@ -175,15 +175,15 @@ impl Lender {
     /// An arena with room for `bytes`, and its owner's slot.
     pub(super) fn take(&self, bytes: usize, tag: Tag) -> Result<(SpaceArena, usize), AllocError> {
         let align = self.space.base_align();
-        let too_large = AllocError::too_large(self.id, bytes, align);
-        let layout = Layout::from_size_align(bytes, align).map_err(|_| too_large)?;
+        let layout = Layout::from_size_align(bytes, align)
+            .map_err(|_| AllocError::too_large(self.id, bytes, align))?;
         let (slot, picked, surplus) = {
             let mut ledger = self.ledger.lock();
             if ledger.closed {
                 let kind = AllocErrorKind::Refused { reason: "the arena set is closed" };
-                return Err(ledger.explain(&AllocError::new(self.id, layout, kind), tag));
+                return Err(ledger.explain(AllocError::new(self.id, layout, kind), tag));
             }
-            self.check(&ledger, layout).map_err(|error| ledger.explain(&error, tag))?;
+            self.check(&ledger, layout).map_err(|error| ledger.explain(error, tag))?;
             let picked = ledger.pick(bytes, self.unit_bytes());
             let slot = ledger.enter(Owner { tag, bytes });
             (slot, picked, ledger.surplus(self.limit_bytes))
@@ -208,7 +208,7 @@ impl Lender {
             Err(error) => {
                 let mut ledger = self.ledger.lock();
                 ledger.leave(slot);
-                Err(ledger.explain(&error, tag))
+                Err(ledger.explain(error, tag))
             }
         }
     }
@@ -255,7 +255,7 @@ impl Lender {
             let mut ledger = self.ledger.lock();
             let more = Layout::from_size_align(more_bytes, 1).unwrap_or(layout);
             let tag = ledger.owners[slot].map_or(Tag::NONE, |owner| owner.tag);
-            self.check(&ledger, more).map_err(|error| ledger.explain(&error, tag))?;
+            self.check(&ledger, more).map_err(|error| ledger.explain(error, tag))?;
             ledger.claim(more_bytes);
             if let Some(owner) = &mut ledger.owners[slot] {
                 owner.bytes += more_bytes;

@@ -22,6 +22,8 @@
 //! * **A4** In the first chunk, `high` or `depth` is the least deep that the cursor was since the chunk was entered,
 //!   and every point to go back to is in this chunk or before it. Anywhere else `high` is deeper than any cursor:
 //!   whoever goes back takes the careful way.
+//! * **A5** At the start of a later chunk `end` is the cursor, as if nothing were free: a block of a chunk that touches
+//!   this one ends there, and must not grow into it.
 
 #[cfg(feature = "allocator-api2")]
 mod allocator;
@@ -243,7 +245,9 @@ impl<S: MemorySpace> Arena<S> {
         if size_bytes == 0 || fit(self.depth.get(), self.end.get(), layout).is_some() {
             return Ok(());
         }
-        self.grow(layout)
+        self.grow(layout)?;
+        self.close();
+        Ok(())
     }
 
     /// Takes one exact chunk of `size_bytes`, where there is none yet.
@@ -415,7 +419,7 @@ impl<S: MemorySpace> Arena<S> {
         Some(base)
     }
 
-    /// Makes room for `layout` and stands where it is.
+    /// Makes room for `layout` and stands where it is, for the caller to give out (A5).
     #[cold]
     #[inline(never)]
     fn grow(&self, layout: Layout) -> Result<(), AllocError> {
@@ -434,13 +438,13 @@ impl<S: MemorySpace> Arena<S> {
         }
         if let Err(error) = chunks.make_room(&self.space, used_bytes, layout) {
             drop(chunks);
-            return Err(self.explain(&error));
+            return Err(self.explain(error));
         }
         if is_first || chunks.current != from {
             self.before_bytes.set(self.before_bytes.get() + used_bytes);
-            self.stand(&mut chunks, 0);
+            self.stand_open(&mut chunks, 0);
         } else {
-            self.stand(&mut chunks, used_bytes);
+            self.stand_open(&mut chunks, used_bytes);
         }
         Ok(())
     }
@@ -473,8 +477,22 @@ impl<S: MemorySpace> Arena<S> {
     }
 
     /// Stands after the first `used_bytes` of the current chunk.
-    #[inline]
     fn stand(&self, chunks: &mut Chunks, used_bytes: usize) {
+        self.stand_open(chunks, used_bytes);
+        self.close();
+    }
+
+    /// Keeps A5 where nothing is given out of the current chunk.
+    fn close(&self) {
+        let cursor = self.depth.get();
+        if self.high.get() == usize::MAX && cursor == depth(self.base.get().addr().get()) {
+            self.end.set(cursor);
+        }
+    }
+
+    /// The same, not keeping A5: the caller gives out what is there.
+    #[inline]
+    fn stand_open(&self, chunks: &mut Chunks, used_bytes: usize) {
         let is_first = chunks.current == 0;
         let (base, cursor, end) = match chunks.current() {
             Some(chunk) => {

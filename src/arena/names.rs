@@ -92,7 +92,7 @@ impl<S: MemorySpace> Arena<S> {
 
     /// The same error, knowing what this arena knows. Allocates nothing.
     #[cold]
-    pub(super) fn explain(&self, error: &AllocError) -> AllocError {
+    pub(super) fn explain(&self, error: AllocError) -> AllocError {
         let (names, live_bytes) = (self.names.borrow(), self.live_bytes());
         let error = error.with_live(live_bytes);
         let Some(names) = names.as_ref().filter(|names| !names.arena.is_empty() || !names.open.is_empty())

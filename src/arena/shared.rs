@@ -71,8 +71,8 @@ impl<S: MemorySpace> SharedArena<S> {
     /// [`AllocError`] where the space does not give it.
     pub fn new(space: S, size_bytes: usize) -> Result<Self, AllocError> {
         let align = space.base_align();
-        let too_large = AllocError::too_large(space.id(), size_bytes, align);
-        let layout = Layout::from_size_align(size_bytes.max(1), align).map_err(|_| too_large)?;
+        let layout = Layout::from_size_align(size_bytes.max(1), align)
+            .map_err(|_| AllocError::too_large(space.id(), size_bytes, align))?;
         let reserved = space.as_reserve().and_then(|reserve| reserve.reserve(layout.size()).ok());
         let (block, is_reserved) = match reserved {
             Some(region) => (region, true),
@@ -111,10 +111,10 @@ impl<S: MemorySpace> SharedArena<S> {
         needed_bytes: usize,
         layout: Layout,
     ) -> Result<usize, AllocError> {
-        let never_fits = AllocError::new(self.space.id(), layout, AllocErrorKind::NeverFits);
-        let reserve = self.space.as_reserve().ok_or(never_fits)?;
+        let never_fits = || AllocError::new(self.space.id(), layout, AllocErrorKind::NeverFits);
+        let reserve = self.space.as_reserve().ok_or_else(never_fits)?;
         let unit = reserve.granularity_bytes();
-        let least_bytes = checked_align_up(needed_bytes, unit).ok_or(never_fits)?;
+        let least_bytes = checked_align_up(needed_bytes, unit).ok_or_else(never_fits)?;
         let ample_bytes = checked_align_up(committed_bytes.saturating_add(STEP_BYTES), unit).unwrap_or(0);
         for target_bytes in [ample_bytes.clamp(least_bytes, self.size_bytes().max(least_bytes)), least_bytes]
         {
@@ -127,7 +127,7 @@ impl<S: MemorySpace> SharedArena<S> {
                 Err(_) => {}
             }
         }
-        Err(never_fits)
+        Err(never_fits())
     }
 
     fn refused(&self, layout: Layout, used_bytes: usize) -> AllocError {

@@ -44,9 +44,9 @@ impl Extents {
         Some(block)
     }
 
-    pub(super) fn take_all(&mut self) -> Vec<Block> {
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Block> + use<> {
         self.bytes = 0;
-        core::mem::take(&mut self.list).into_iter().flatten().collect()
+        core::mem::take(&mut self.list).into_iter().flatten()
     }
 
     /// The pointer to an address within an extent, with the provenance of its block.
@@ -58,29 +58,20 @@ impl Extents {
 }
 
 impl State {
-    /// Takes extents of which nothing is live off the books, until about `keep_bytes` are held.
-    pub(super) fn whole_extents(&mut self, keep_bytes: usize) -> Vec<Block> {
-        let mut surplus_bytes = self.extents.bytes().saturating_sub(keep_bytes);
-        let mut gone = Vec::new();
-        let extents = &mut self.extents;
-        self.tlsf.remove_whole_extents(|number, size_bytes| {
-            if size_bytes > surplus_bytes {
-                return false;
-            }
-            surplus_bytes -= size_bytes;
-            gone.extend(extents.remove(number));
-            true
-        });
-        gone
+    /// Takes an extent of which nothing is live, and that is no larger than `bytes_max`, off the books. `from` is 0 at
+    /// first, and says where to go on.
+    pub(super) fn whole_extent(&mut self, from: &mut u32, bytes_max: usize) -> Option<Block> {
+        let number = self.tlsf.remove_whole_extent(from, |_, size_bytes| size_bytes <= bytes_max)?;
+        self.extents.remove(number)
     }
 }
 
 impl<S: MemorySpace> Pool<S> {
     /// Takes an extent in which `size` at `align` fits: an ample one if `ample`, else one no larger than needed.
     pub(super) fn grow(&self, layout: Layout, size: usize, ample: bool) -> Result<(), AllocError> {
-        let never_fits = AllocError::new(self.space.id(), layout, AllocErrorKind::NeverFits);
+        let never_fits = || AllocError::new(self.space.id(), layout, AllocErrorKind::NeverFits);
         let slack = layout.align().saturating_sub(self.granule);
-        let least_bytes = size.checked_add(slack).ok_or(never_fits)?;
+        let least_bytes = size.checked_add(slack).ok_or_else(never_fits)?;
         let extent_bytes = {
             let mut state = self.state.lock();
             let held_bytes = state.extents.bytes() + state.growing_bytes;
@@ -95,7 +86,7 @@ impl<S: MemorySpace> Pool<S> {
             bytes
         };
         // The space is called outside the lock.
-        let extent = Layout::from_size_align(extent_bytes, self.granule).map_err(|_| never_fits);
+        let extent = Layout::from_size_align(extent_bytes, self.granule).map_err(|_| never_fits());
         let answer = extent.and_then(|extent| self.space.allocate(extent));
         let mut state = self.state.lock();
         state.growing_bytes -= extent_bytes;
@@ -104,20 +95,15 @@ impl<S: MemorySpace> Pool<S> {
             return Ok(());
         }
         drop(state);
-        self.give_extents_back(vec![block]);
-        Err(never_fits)
+        self.give_extent_back(block);
+        Err(never_fits())
     }
 
-    /// Gives extents back to the space; says how many bytes. They are off the books, and nothing uses them.
-    pub(super) fn give_extents_back(&self, gone: Vec<Block>) -> usize {
-        let mut bytes = 0;
-        for block in gone {
-            bytes += block.size_bytes();
-            // SAFETY: P3: it came from `allocate`; it left the list just now, with no live node in it, or with
-            // the pool, which every holder of a block outlives or borrows.
-            unsafe { self.space.deallocate(block) };
-        }
-        bytes
+    /// Gives an extent back to the space. It is off the books, and nothing uses it.
+    pub(super) fn give_extent_back(&self, block: Block) {
+        // SAFETY: P3: it came from `allocate`; it left the list just now, with no live node in it, or with
+        // the pool, which every holder of a block outlives or borrows.
+        unsafe { self.space.deallocate(block) };
     }
 }
 

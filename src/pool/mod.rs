@@ -201,20 +201,15 @@ impl<S: MemorySpace> Pool<S> {
     /// [`AllocError`] where neither the pool nor its space has room, or a limit is in the way.
     #[inline]
     pub fn allocate(&self, layout: Layout) -> Result<PoolBlock<&Self>, AllocError> {
-        // An error is large; what is not inlined writes the answer where it belongs.
         match self.take_kept(layout) {
             Some((block, at)) => Ok(PoolBlock::new(self, block, at, 0)),
             None => self.allocate_locked(layout),
         }
     }
 
+    /// The same, with the books. What is not inlined writes the answer where it belongs.
     #[inline(never)]
     fn allocate_locked(&self, layout: Layout) -> Result<PoolBlock<&Self>, AllocError> {
-        if self.observer.is_none()
-            && let Some((block, at)) = self.take_ready(layout, None, 0)
-        {
-            return Ok(PoolBlock::new(self, block, at, 0));
-        }
         let (block, at) = self.take(layout)?;
         Ok(PoolBlock::new(self, block, at, 0))
     }
@@ -367,12 +362,19 @@ impl<S: MemorySpace> Pool<S> {
 
     /// The same, until about `keep_bytes` are held.
     pub fn trim_to(&self, keep_bytes: usize) -> usize {
-        let gone = {
+        let surplus_bytes = {
             let mut state = self.settled();
             state.drain();
-            state.whole_extents(keep_bytes)
+            state.extents.bytes().saturating_sub(keep_bytes)
         };
-        self.give_extents_back(gone)
+        let (mut from, mut given_bytes) = (0, 0);
+        // One by one: a list of them would take memory where there is none. The space is called outside the lock.
+        loop {
+            let gone = self.state.lock().whole_extent(&mut from, surplus_bytes - given_bytes);
+            let Some(block) = gone else { return given_bytes };
+            given_bytes += block.size_bytes();
+            self.give_extent_back(block);
+        }
     }
 
     /// The size that `layout` takes: a multiple of the granule. `None` where none can.
@@ -547,6 +549,6 @@ impl<S: MemorySpace> fmt::Debug for Pool<S> {
 impl<S: MemorySpace> Drop for Pool<S> {
     fn drop(&mut self) {
         let all = self.state.get_mut().extents.take_all();
-        self.give_extents_back(all);
+        all.for_each(|block| self.give_extent_back(block));
     }
 }

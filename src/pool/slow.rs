@@ -49,7 +49,6 @@ impl<S: MemorySpace> Pool<S> {
         retries: &mut Retries,
     ) -> Result<Taken, AllocError> {
         let (layout, align) = (request.layout, request.layout.align());
-        let not_now = AllocError::new(self.space.id(), layout, AllocErrorKind::NotNow);
         {
             let mut state = self.settled();
             if !state.ledger.may(owner, size) {
@@ -62,7 +61,7 @@ impl<S: MemorySpace> Pool<S> {
                 return Ok((at, Readiness::Ready));
             }
         }
-        let mut failure = not_now;
+        let mut failure = AllocError::new(self.space.id(), layout, AllocErrorKind::NotNow);
         if request.may_grow {
             for ample in [true, false] {
                 match self.grow_and_take(request, size, ample) {

@@ -10,6 +10,7 @@
 //!
 //! Deliberately absent: anything on the heap. Building the value allocates nothing.
 
+use super::held::{Held, Place};
 use super::id::SpaceId;
 use super::tag::Tag;
 use crate::align::checked_align_up;
@@ -105,9 +106,37 @@ pub struct Retries {
     pub callback_bytes: usize,
 }
 
+/// Where the facts of errors lie. Untouched, these pages take addresses only.
+#[cfg(not(loom))]
+static PLACES: [Place<Facts>; 1024] = [const { Place::new() }; 1024];
+/// A model of threads makes its own atomics; here no error needs its facts.
+#[cfg(loom)]
+static PLACES: [Place<Facts>; 0] = [];
+
+/// What is said where every place is held.
+static LOST: Facts = Facts {
+    space: SpaceId::UNKNOWN,
+    kind: AllocErrorKind::Refused { reason: "1024 other errors are held, drop some to learn what was asked" },
+    asked_bytes: 0,
+    aligned_bytes: 0,
+    align: 1,
+    live_bytes: 0,
+    largest_free_bytes: None,
+    arena: Tag::NONE,
+    tag: Tag::NONE,
+    owners: [Owner { tag: Tag::NONE, bytes: 0 }; Owner::NAMED],
+    retries: None,
+};
+
 /// Why memory was not given. Nothing has changed.
+///
+/// It is one word, so that a call which may fail answers in registers: its facts lie in one of 1,024 places that are set
+/// aside in the program, never on the heap. Whoever holds more errors than that at a time gets further ones that say so,
+/// and no more.
+pub struct AllocError(Option<Held<Facts>>);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AllocError {
+struct Facts {
     space: SpaceId,
     kind: AllocErrorKind,
     asked_bytes: usize,
@@ -123,158 +152,146 @@ pub struct AllocError {
 
 impl AllocError {
     /// The failure of a request for `layout` in `space`.
-    pub const fn new(space: SpaceId, layout: Layout, kind: AllocErrorKind) -> Self {
+    #[cold]
+    pub fn new(space: SpaceId, layout: Layout, kind: AllocErrorKind) -> Self {
         Self::of(space, layout.size(), layout.align(), kind)
     }
 
     /// The failure of a request for a size that no layout can hold.
-    pub const fn too_large(space: SpaceId, asked_bytes: usize, align: usize) -> Self {
+    #[cold]
+    pub fn too_large(space: SpaceId, asked_bytes: usize, align: usize) -> Self {
         Self::of(space, asked_bytes, align, AllocErrorKind::NeverFits)
     }
 
-    const fn of(space: SpaceId, asked_bytes: usize, align: usize, kind: AllocErrorKind) -> Self {
-        let aligned_bytes = match checked_align_up(asked_bytes, align) {
-            Some(bytes) => bytes,
-            None => asked_bytes,
-        };
-        let none = Owner { tag: Tag::NONE, bytes: 0 };
-        Self {
-            space,
-            kind,
-            asked_bytes,
-            aligned_bytes,
-            align,
-            live_bytes: 0,
-            largest_free_bytes: None,
-            arena: Tag::NONE,
-            tag: Tag::NONE,
-            owners: [none; Owner::NAMED],
-            retries: None,
-        }
+    fn of(space: SpaceId, asked_bytes: usize, align: usize, kind: AllocErrorKind) -> Self {
+        let aligned_bytes = checked_align_up(asked_bytes, align).unwrap_or(asked_bytes);
+        Self(Held::new(&PLACES, Facts { space, kind, asked_bytes, aligned_bytes, align, ..LOST }))
+    }
+
+    fn facts(&self) -> &Facts {
+        self.0.as_deref().unwrap_or(&LOST)
+    }
+
+    fn with(mut self, learn: impl FnOnce(&mut Facts)) -> Self {
+        self.0.as_deref_mut().map(learn);
+        self
     }
 
     /// The same, of another space: the one that was asked.
     #[must_use]
-    pub const fn with_space(mut self, space: SpaceId) -> Self {
-        self.space = space;
-        self
+    pub fn with_space(self, space: SpaceId) -> Self {
+        self.with(|facts| facts.space = space)
     }
 
     /// The same, for the request that this one stood for.
     #[must_use]
-    pub const fn with_request(mut self, layout: Layout) -> Self {
-        self.aligned_bytes = self.asked_bytes;
-        self.asked_bytes = layout.size();
-        self.align = layout.align();
-        self
+    pub fn with_request(self, layout: Layout) -> Self {
+        self.with(|facts| {
+            facts.aligned_bytes = facts.asked_bytes;
+            facts.asked_bytes = layout.size();
+            facts.align = layout.align();
+        })
     }
 
     /// The same, knowing the bytes in use.
     #[must_use]
-    pub const fn with_live(mut self, live_bytes: usize) -> Self {
-        self.live_bytes = live_bytes;
-        self
+    pub fn with_live(self, live_bytes: usize) -> Self {
+        self.with(|facts| facts.live_bytes = live_bytes)
     }
 
     /// The same, knowing the largest request that would be served now.
     #[must_use]
-    pub const fn with_largest_free(mut self, largest_free_bytes: usize) -> Self {
-        self.largest_free_bytes = Some(largest_free_bytes);
-        self
+    pub fn with_largest_free(self, largest_free_bytes: usize) -> Self {
+        self.with(|facts| facts.largest_free_bytes = Some(largest_free_bytes))
     }
 
     /// The same, knowing what the request takes with padding.
     #[must_use]
-    pub const fn with_aligned(mut self, aligned_bytes: usize) -> Self {
-        self.aligned_bytes = aligned_bytes;
-        self
+    pub fn with_aligned(self, aligned_bytes: usize) -> Self {
+        self.with(|facts| facts.aligned_bytes = aligned_bytes)
     }
 
     /// The same, knowing in which arena or pool, and for whom.
     #[must_use]
-    pub const fn with_place(mut self, arena: Tag, tag: Tag) -> Self {
-        self.arena = arena;
-        self.tag = tag;
-        self
+    pub fn with_place(self, arena: Tag, tag: Tag) -> Self {
+        self.with(|facts| (facts.arena, facts.tag) = (arena, tag))
     }
 
     /// The same, knowing who holds most.
     #[must_use]
-    pub const fn with_owners(mut self, owners: [Owner; Owner::NAMED]) -> Self {
-        self.owners = owners;
-        self
+    pub fn with_owners(self, owners: [Owner; Owner::NAMED]) -> Self {
+        self.with(|facts| facts.owners = owners)
     }
 
     /// The same, knowing what was tried.
     #[must_use]
-    pub const fn with_retries(mut self, retries: Retries) -> Self {
-        self.retries = Some(retries);
-        self
+    pub fn with_retries(self, retries: Retries) -> Self {
+        self.with(|facts| facts.retries = Some(retries))
     }
 
     /// Where memory was asked for.
-    pub const fn space(&self) -> SpaceId {
-        self.space
+    pub fn space(&self) -> SpaceId {
+        self.facts().space
     }
 
     /// The device, where the space is on one.
     pub fn device(&self) -> Option<u16> {
-        (!self.space.is_host()).then(|| self.space.index())
+        (!self.space().is_host()).then(|| self.space().index())
     }
 
     /// The arena or pool that was asked; empty where it has no name.
-    pub const fn arena(&self) -> Tag {
-        self.arena
+    pub fn arena(&self) -> Tag {
+        self.facts().arena
     }
 
     /// For whom: the path of scopes that were open, or the tag of the request.
-    pub const fn tag(&self) -> Tag {
-        self.tag
+    pub fn tag(&self) -> Tag {
+        self.facts().tag
     }
 
     /// What stands behind it.
-    pub const fn kind(&self) -> AllocErrorKind {
-        self.kind
+    pub fn kind(&self) -> AllocErrorKind {
+        self.facts().kind
     }
 
     /// How much was asked for, in bytes.
-    pub const fn asked_bytes(&self) -> usize {
-        self.asked_bytes
+    pub fn asked_bytes(&self) -> usize {
+        self.facts().asked_bytes
     }
 
     /// How much that is with padding, in bytes.
-    pub const fn aligned_bytes(&self) -> usize {
-        self.aligned_bytes
+    pub fn aligned_bytes(&self) -> usize {
+        self.facts().aligned_bytes
     }
 
     /// At which alignment, in bytes.
-    pub const fn align(&self) -> usize {
-        self.align
+    pub fn align(&self) -> usize {
+        self.facts().align
     }
 
     /// The bytes in use when it was asked, as far as the refuser knows.
-    pub const fn live_bytes(&self) -> usize {
-        self.live_bytes
+    pub fn live_bytes(&self) -> usize {
+        self.facts().live_bytes
     }
 
     /// The largest request that would have been served, where the refuser knows it.
-    pub const fn largest_free_bytes(&self) -> Option<usize> {
-        self.largest_free_bytes
+    pub fn largest_free_bytes(&self) -> Option<usize> {
+        self.facts().largest_free_bytes
     }
 
     /// Who holds most, the largest first, as far as the refuser knows.
     pub fn owners(&self) -> impl Iterator<Item = Owner> {
-        self.owners.into_iter().filter(|owner| owner.bytes > 0)
+        self.facts().owners.into_iter().filter(|owner| owner.bytes > 0)
     }
 
     /// What was tried first, if anything was.
-    pub const fn retries(&self) -> Option<Retries> {
-        self.retries
+    pub fn retries(&self) -> Option<Retries> {
+        self.facts().retries
     }
 
     /// The limit that was in the way, if one was, in bytes.
-    pub const fn limit_bytes(&self) -> Option<usize> {
-        match self.kind {
+    pub fn limit_bytes(&self) -> Option<usize> {
+        match self.facts().kind {
             AllocErrorKind::OverLimit { limit_bytes, .. } => Some(limit_bytes),
             _ => None,
         }
@@ -283,7 +300,8 @@ impl AllocError {
 
 impl fmt::Display for AllocError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { space, asked_bytes, aligned_bytes, align, live_bytes, arena, tag, .. } = self;
+        let facts = self.facts();
+        let Facts { space, asked_bytes, aligned_bytes, align, live_bytes, arena, tag, .. } = facts;
         write!(f, "{space}: {asked_bytes} bytes ")?;
         if aligned_bytes.wrapping_sub(*asked_bytes) >= *align {
             write!(f, "({aligned_bytes} with padding) ")?;
@@ -296,7 +314,7 @@ impl fmt::Display for AllocError {
             (false, false) => write!(f, "for {arena}: {tag} ")?,
         }
         f.write_str("refused: ")?;
-        match self.kind {
+        match facts.kind {
             AllocErrorKind::NeverFits => f.write_str("it can never fit")?,
             AllocErrorKind::NotNow => f.write_str("no room now")?,
             AllocErrorKind::OverLimit { limit_bytes, source } => {
@@ -305,7 +323,7 @@ impl fmt::Display for AllocError {
             AllocErrorKind::Refused { reason } => f.write_str(reason)?,
         }
         write!(f, "; {live_bytes} live")?;
-        if let Some(free) = self.largest_free_bytes {
+        if let Some(free) = facts.largest_free_bytes {
             write!(f, ", {free} free")?;
             if let Some(short) = asked_bytes.checked_sub(free).filter(|&short| short > 0) {
                 write!(f, ", {short} short")?;
@@ -315,10 +333,30 @@ impl fmt::Display for AllocError {
             let lead = if index == 0 { "; most held by" } else { "," };
             write!(f, "{lead} {tag} ({bytes})")?;
         }
-        let Some(retries) = self.retries else { return Ok(()) };
+        let Some(retries) = facts.retries else { return Ok(()) };
         let Retries { drained_bytes, merged_bytes, trimmed_bytes, callback_bytes } = retries;
         write!(f, "; retried after drain {drained_bytes}, merge {merged_bytes}, ")?;
         write!(f, "trim {trimmed_bytes}, callback {callback_bytes}")
+    }
+}
+
+impl Clone for AllocError {
+    fn clone(&self) -> Self {
+        Self(self.0.as_deref().and_then(|facts| Held::new(&PLACES, *facts)))
+    }
+}
+
+impl PartialEq for AllocError {
+    fn eq(&self, other: &Self) -> bool {
+        self.facts() == other.facts()
+    }
+}
+
+impl Eq for AllocError {}
+
+impl fmt::Debug for AllocError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AllocError").field(self.facts()).finish()
     }
 }
 

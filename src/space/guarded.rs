@@ -196,14 +196,17 @@ impl<S: MemorySpace> Guarded<S> {
 
     fn allocate_for(&self, layout: Layout, tag: Tag) -> Result<Block, AllocError> {
         let never_fits =
-            AllocError::too_large(self.id(), layout.size(), layout.align()).with_place(Tag::NONE, tag);
+            || AllocError::too_large(self.id(), layout.size(), layout.align()).with_place(Tag::NONE, tag);
         let align = layout.align().max(self.inner.base_align());
-        let lead = checked_align_up(CANARY_BYTES, align).ok_or(never_fits)?;
+        let lead = checked_align_up(CANARY_BYTES, align).ok_or_else(never_fits)?;
         let outer_bytes = lead.checked_add(layout.size()).and_then(|end| end.checked_add(CANARY_BYTES));
         let outer = outer_bytes.and_then(|bytes| Layout::from_size_align(bytes, layout.align()).ok());
-        let refused = |error: AllocError| error.with_request(layout).with_place(error.arena(), tag);
-        let outer = self.inner.allocate(outer.ok_or(never_fits)?).map_err(refused)?;
-        let part = outer.part(lead..lead + layout.size()).ok_or(never_fits)?;
+        let refused = |error: AllocError| {
+            let arena = error.arena();
+            error.with_request(layout).with_place(arena, tag)
+        };
+        let outer = self.inner.allocate(outer.ok_or_else(never_fits)?).map_err(refused)?;
+        let part = outer.part(lead..lead + layout.size()).ok_or_else(never_fits)?;
         let entry = Entry { outer, block: Block::new(part.address(), layout), tag };
         let mut watched = self.watched.lock();
         for part in around(entry) {

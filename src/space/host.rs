@@ -244,7 +244,7 @@ unsafe impl Reserve for HostSpace {
         let layout = checked_align_up(size_bytes, unit)
             .and_then(|size| Layout::from_size_align(size, unit).ok())
             .filter(|layout| layout.size() > 0)
-            .ok_or(AllocError::too_large(SpaceId::HOST, size_bytes, unit))?;
+            .ok_or_else(|| AllocError::too_large(SpaceId::HOST, size_bytes, unit))?;
         if let Some(address) = Self::map_aligned(layout.size(), unit, false) {
             self.stats.lock().reserved_bytes += layout.size();
             Ok(Block::new(address, layout))

@@ -32,6 +32,9 @@ impl SpaceId {
     /// Page-locked host memory.
     pub const PINNED: Self = Self::from_static("pinned", 0);
 
+    /// No space in particular.
+    pub(super) const UNKNOWN: Self = Self::from_static("unknown", 0);
+
     /// Memory of the CUDA device with this ordinal.
     pub const fn cuda(index: u16) -> Self {
         Self::from_static("cuda", index)

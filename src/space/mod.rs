@@ -21,6 +21,7 @@ mod fail_nth;
 mod forward;
 mod guarded;
 mod heap;
+mod held;
 mod host;
 mod id;
 mod limited;

@@ -110,9 +110,9 @@ impl<S: MemorySpace, H: SpaceHooks> Wrapped<S, H> {
 
     /// The reserving face of the space within, for a call of `size_bytes`.
     fn reserving(&self, size_bytes: usize) -> Result<(&dyn Reserve, Layout), AllocError> {
-        let too_large = AllocError::too_large(self.id(), size_bytes, 1);
-        let layout = Layout::from_size_align(size_bytes, 1).map_err(|_| too_large)?;
-        Ok((self.inner.as_reserve().ok_or(too_large)?, layout))
+        let too_large = || AllocError::too_large(self.id(), size_bytes, 1);
+        let layout = Layout::from_size_align(size_bytes, 1).map_err(|_| too_large())?;
+        Ok((self.inner.as_reserve().ok_or_else(too_large)?, layout))
     }
 
     fn around_ask(

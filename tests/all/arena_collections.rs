@@ -1,12 +1,16 @@
 //! Collections in an arena: maps of hashbrown, vectors and boxes of `allocator-api2`.
 #![cfg(feature = "allocator-api2")]
 
+use crate::support::numbers::Numbers;
 use allocator_api2::alloc::Allocator;
 use allocator_api2::{boxed::Box, vec::Vec};
-use arenite::{Arena, HostSpace};
+use arenite::{
+    AllocError, AllocErrorKind, Arena, Block, HeapSpace, HostAccessible, HostSpace, MemorySpace, SpaceId,
+};
 use core::alloc::Layout;
 use core::ptr::NonNull;
 use hashbrown::HashMap;
+use std::sync::Mutex;
 
 #[test]
 fn a_hash_map_grows_in_an_arena() {
@@ -76,4 +80,216 @@ fn a_refused_request_is_an_error_not_an_abort() {
     let mut numbers = Vec::<u64, _>::new_in(&arena);
     assert!(numbers.try_reserve(8).is_ok());
     assert!(numbers.try_reserve(1000).is_err());
+}
+
+/// Zeroed memory of the host in blocks that touch: each the neighbour of the one before, above or below it.
+#[derive(Debug)]
+struct Touching {
+    memory: std::vec::Vec<u64>,
+    /// What is taken, from the start or from the end on.
+    taken_bytes: Mutex<usize>,
+    upwards: bool,
+}
+
+impl Touching {
+    fn new(upwards: bool) -> Self {
+        Self { memory: vec![0; 1 << 18], taken_bytes: Mutex::new(0), upwards }
+    }
+}
+
+// SAFETY: blocks never overlap, since `taken_bytes` only moves on; they lie in memory that stays as long as the space,
+// and that nobody else uses; it was zero and is given once.
+unsafe impl MemorySpace for Touching {
+    fn id(&self) -> SpaceId {
+        SpaceId::HOST
+    }
+    fn host_accessible(&self) -> bool {
+        true
+    }
+    fn allocate(&self, layout: Layout) -> Result<Block, AllocError> {
+        let mut taken_bytes = self.taken_bytes.lock().unwrap();
+        let base = NonNull::new(self.memory.as_ptr().cast_mut().cast::<u8>()).unwrap();
+        let (first, size_bytes) = (base.addr().get(), self.memory.len() * 8);
+        let start = if self.upwards {
+            (first + *taken_bytes).next_multiple_of(layout.align())
+        } else {
+            (first + size_bytes - *taken_bytes).saturating_sub(layout.size()) & !(layout.align() - 1)
+        };
+        let taken = if self.upwards {
+            start + layout.size() - first
+        } else {
+            (first + size_bytes).saturating_sub(start)
+        };
+        if taken > size_bytes {
+            return Err(AllocError::new(self.id(), layout, AllocErrorKind::NotNow));
+        }
+        *taken_bytes = taken;
+        // SAFETY: within the memory, as was checked just now.
+        Ok(Block::new(unsafe { base.add(start - first) }, layout))
+    }
+    unsafe fn deallocate(&self, _block: Block) {}
+    fn base_align(&self) -> usize {
+        1
+    }
+    fn gives_zeroed(&self) -> bool {
+        true
+    }
+}
+
+// SAFETY: as said above.
+unsafe impl HostAccessible for Touching {}
+
+/// What should be live: a block, its layout, and the byte it was filled with.
+type Live = (NonNull<u8>, Layout, u8);
+
+fn bytes(block: NonNull<u8>, len: usize) -> &'static [u8] {
+    // SAFETY: callers pass live blocks that were written, and drop what they get at once.
+    unsafe { core::slice::from_raw_parts(block.as_ptr(), len) }
+}
+
+fn fill(block: NonNull<u8>, len: usize, byte: u8) {
+    // SAFETY: callers pass live blocks of so many bytes.
+    unsafe { block.write_bytes(byte, len) };
+}
+
+/// Takes, grows, shrinks and gives back at random, in any order; every live byte stays as written.
+fn trade<S: HostAccessible>(
+    arena: &Arena<S>,
+    numbers: &mut Numbers,
+    live: &mut std::vec::Vec<Live>,
+    peak: &mut usize,
+) {
+    let layout = |numbers: &mut Numbers, least: usize| {
+        let size = [0, 1, 3, 16, 17, 40, 63, 64, 65, 300, 1000, 1023, 4095, 4096][numbers.below(14)];
+        Layout::from_size_align(size.max(least), 1 << numbers.below(7)).unwrap()
+    };
+    for step in 0..60_u8 {
+        let which = numbers.below(live.len().max(1));
+        match numbers.below(8) {
+            0..=2 => {
+                let layout = layout(numbers, 0);
+                let block = if numbers.below(3) == 0 {
+                    let block = arena.allocate_zeroed(layout).unwrap().address();
+                    assert!(bytes(block, layout.size()).iter().all(|&byte| byte == 0), "zeroed");
+                    block
+                } else {
+                    Allocator::allocate(&arena, layout).unwrap().cast()
+                };
+                fill(block, layout.size(), step);
+                live.push((block, layout, step));
+            }
+            3 | 4 if !live.is_empty() => {
+                let (block, old, byte) = live[which];
+                let new = layout(numbers, old.size());
+                // SAFETY: live, of this layout, and the new one is no smaller.
+                let grown = unsafe { Allocator::grow(&arena, block, old, new) }.unwrap().cast();
+                assert!(bytes(grown, old.size()).iter().all(|&b| b == byte), "what was there moved along");
+                fill(grown, new.size(), step);
+                live[which] = (grown, new, step);
+            }
+            5 if !live.is_empty() => {
+                let (block, old, byte) = live[which];
+                let new = layout(numbers, 0);
+                let new = Layout::from_size_align(new.size().min(old.size()), new.align()).unwrap();
+                // SAFETY: live, of this layout, and the new one is no larger.
+                let less = unsafe { Allocator::shrink(&arena, block, old, new) }.unwrap().cast();
+                live[which] = (less, new, byte);
+            }
+            _ if !live.is_empty() => {
+                // Mostly the last, which is the one that comes back.
+                let which = if numbers.below(3) == 0 { which } else { live.len() - 1 };
+                let (block, layout, _) = live.remove(which);
+                // SAFETY: live, of this layout, and forgotten just now.
+                unsafe { Allocator::deallocate(&arena, block, layout) };
+            }
+            _ => {}
+        }
+        for &(block, layout, byte) in &*live {
+            assert_eq!(block.addr().get() % layout.align(), 0);
+            assert!(bytes(block, layout.size()).iter().all(|&b| b == byte), "live bytes stay as written");
+        }
+        let stats = arena.stats();
+        *peak = stats.live_bytes.max(*peak);
+        assert_eq!(stats.peak_bytes, *peak);
+        assert!(stats.live_bytes <= stats.capacity_bytes);
+        assert!(stats.live_bytes >= live.iter().map(|(_, layout, _)| layout.size()).sum());
+    }
+}
+
+fn trade_in_scopes<S: HostAccessible>(mut arena: Arena<S>, seed: u64) {
+    let (mut numbers, mut peak) = (Numbers::new(seed), 0);
+    for _ in 0..4 {
+        let mut live = std::vec::Vec::new();
+        trade(&arena, &mut numbers, &mut live, &mut peak);
+        let kept = arena.live_bytes();
+        arena.scoped(|scope| trade(scope.arena(), &mut numbers, &mut std::vec::Vec::new(), &mut peak));
+        assert!(arena.live_bytes() <= kept);
+        assert!(
+            live.iter().all(|&(block, layout, byte)| bytes(block, layout.size()).iter().all(|&b| b == byte))
+        );
+        match numbers.below(3) {
+            0 => arena.trim(),
+            1 => arena.make_room(5000).unwrap(),
+            _ => {}
+        }
+        arena.reset();
+    }
+}
+
+#[test]
+fn random_calls_of_collections_keep_every_byte_in_every_kind_of_chunk() {
+    for seed in 0..60 {
+        trade_in_scopes(Arena::new(HostSpace::new()), seed);
+        trade_in_scopes(Arena::with_chunks(HostSpace::new()), seed);
+        trade_in_scopes(Arena::new(HeapSpace), seed);
+        trade_in_scopes(Arena::new(Touching::new(seed % 2 == 0)), seed);
+        trade_in_scopes(Arena::with_chunks(Touching::new(seed % 2 == 0)), seed);
+    }
+}
+
+#[test]
+fn a_block_does_not_grow_into_a_chunk_that_touches_its_own() {
+    let mut arena = Arena::with_chunks(Touching::new(true));
+    let byte = Layout::new::<u8>();
+    // The chunk is full to its last byte, and the next one, of which nothing is given out, starts right behind it.
+    let full = Layout::from_size_align(4096, 1).unwrap();
+    let block: NonNull<u8> = Allocator::allocate(&&arena, full).unwrap().cast();
+    arena.make_room(4096).unwrap();
+    let mark = arena.checkpoint();
+    let larger = Layout::from_size_align(5000, 1).unwrap();
+    fill(block, 4096, 7);
+    // SAFETY: allocated above, grown once.
+    let grown: NonNull<u8> = unsafe { Allocator::grow(&&arena, block, full, larger) }.unwrap().cast();
+    assert_ne!(grown, block);
+    assert!(bytes(grown, 4096).iter().all(|&byte| byte == 7));
+    assert!(arena.rewind(mark));
+    // SAFETY: allocated above; the arena went on to the next chunk, so that its place does not come back.
+    unsafe { Allocator::deallocate(&&arena, block, full) };
+    let next = Allocator::allocate(&&arena, byte).unwrap().cast::<u8>();
+    assert_eq!(next.addr().get(), block.addr().get() + 4096, "the start of the next chunk");
+}
+
+#[test]
+fn blocks_at_the_very_end_of_a_chunk_come_back_or_stay_but_are_never_given_twice() {
+    let arena = Arena::with_chunks(Touching::new(true));
+    let sized = |size| Layout::from_size_align(size, 1).unwrap();
+    let take = |size| Allocator::allocate(&&arena, sized(size)).unwrap().cast::<u8>();
+    let give = |block, size| {
+        // SAFETY: allocated here with this layout, given back once.
+        unsafe { Allocator::deallocate(&&arena, block, sized(size)) };
+    };
+    // All but the last byte.
+    let most = take(4095);
+    give(most, 4095);
+    assert_eq!((arena.live_bytes(), arena.stats().peak_bytes), (0, 4096));
+    // Two blocks, the second to the very end: neither is taken for the other.
+    let (first, second) = (take(4000), take(96));
+    assert_eq!((second.addr().get(), arena.stats().chunks), (first.addr().get() + 4000, 1));
+    give(first, 4000);
+    assert_eq!(arena.live_bytes(), 4096);
+    assert!(take(1) > second);
+    // SAFETY: allocated above, shrunk once.
+    let less = unsafe { Allocator::shrink(&&arena, second, sized(96), sized(9)) }.unwrap();
+    assert_eq!(less.cast(), second);
+    assert!(take(80) > second);
 }

@@ -236,9 +236,9 @@ unsafe impl Reserve for CudaSpace {
 
     fn reserve(&self, size_bytes: usize) -> Result<Block, AllocError> {
         let granularity = self.granularity_bytes();
-        let too_large = AllocError::too_large(self.id(), size_bytes, granularity);
-        let size_bytes = size_bytes.max(1).checked_next_multiple_of(granularity).ok_or(too_large)?;
-        let layout = Layout::from_size_align(size_bytes, granularity).map_err(|_| too_large)?;
+        let too_large = || AllocError::too_large(self.id(), size_bytes, granularity);
+        let size_bytes = size_bytes.max(1).checked_next_multiple_of(granularity).ok_or_else(too_large)?;
+        let layout = Layout::from_size_align(size_bytes, granularity).map_err(|_| too_large())?;
         let device = self.opened(layout)?;
         let _entered = device.enter().map_err(|failure| self.refused(layout, failure))?;
         let mut address = 0;

@@ -55,13 +55,14 @@ impl Staging {
 
     /// Memory of this size until the next reset.
     pub(super) fn take(&mut self, size_bytes: usize) -> Result<NonNull<u8>, AllocError> {
-        let too_large = AllocError::too_large(self.space.id(), size_bytes, ALIGN_BYTES);
-        let rounded = size_bytes.checked_next_multiple_of(ALIGN_BYTES).ok_or(too_large)?;
+        let id = self.space.id();
+        let too_large = || AllocError::too_large(id, size_bytes, ALIGN_BYTES);
+        let rounded = size_bytes.checked_next_multiple_of(ALIGN_BYTES).ok_or_else(too_large)?;
         let held = self.blocks.last().map_or(0, Block::size_bytes);
         if held - self.used_bytes < rounded {
             self.add_block(rounded.max(FIRST_BYTES).max(held.saturating_mul(2)))?;
         }
-        let block = self.blocks.last().ok_or(too_large)?;
+        let block = self.blocks.last().ok_or_else(too_large)?;
         // SAFETY: `used_bytes` is at most the block's size less `rounded`.
         let address = unsafe { block.address().add(self.used_bytes) };
         self.used_bytes += rounded;

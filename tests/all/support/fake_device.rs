@@ -140,13 +140,13 @@ unsafe impl Reserve for FakeDevice {
     fn reserve(&self, size_bytes: usize) -> Result<Block, AllocError> {
         let mut state = self.state.lock().unwrap();
         state.calls += 1;
-        let too_large = AllocError::too_large(self.id, size_bytes, UNIT_BYTES);
-        let size_bytes = size_bytes.checked_next_multiple_of(UNIT_BYTES).ok_or(too_large)?;
+        let too_large = || AllocError::too_large(self.id, size_bytes, UNIT_BYTES);
+        let size_bytes = size_bytes.checked_next_multiple_of(UNIT_BYTES).ok_or_else(too_large)?;
         // As a real device, it has only so many addresses.
         if size_bytes == 0 || size_bytes > 1 << 44 {
-            return Err(too_large);
+            return Err(too_large());
         }
-        let layout = Layout::from_size_align(size_bytes, UNIT_BYTES).map_err(|_| too_large)?;
+        let layout = Layout::from_size_align(size_bytes, UNIT_BYTES).map_err(|_| too_large())?;
         let address = Self::address(&mut state, layout);
         let committed = Vec::new();
         state.regions.insert(address, Region { size_bytes, committed });
