@@ -4,7 +4,10 @@
 //! Live bytes are summed at every start; with one alignment throughout, sizes count rounded up, less the
 //! padding that the topmost buffer may leave off. Deliberately absent: bounds that need a search.
 
+use core::ops::Range;
+
 use super::instance::{Instance, Item, Segment, align_up};
+use super::profile::Profile;
 use super::spec::{Lifespan, Problem};
 use super::stream::sort_by_end;
 
@@ -17,9 +20,14 @@ pub(crate) fn lower_bound(instance: &Instance) -> Option<u64> {
         max_live(instance, |size| size)?
     };
     let largest = instance.items.iter().map(|item| item.size).max().unwrap_or(0);
+    Some(live.max(largest).max(least_end(instance)))
+}
+
+/// How high an instance reaches by what has its place already.
+fn least_end(instance: &Instance) -> u64 {
     let pinned =
         (0..instance.pins.len()).filter_map(|item| Some(instance.pin(item)? + instance.items[item].size));
-    Some(live.max(largest).max(instance.floor).max(pinned.max().unwrap_or(0)))
+    pinned.max().unwrap_or(0).max(instance.floor)
 }
 
 /// With one alignment, what is live counts rounded up, except the top one's padding.
@@ -95,18 +103,63 @@ fn sweep_counting(
 
 /// The bytes alive when each item starts, itself and those before it included.
 pub(crate) fn live_at_starts(instance: &Instance) -> Vec<u64> {
+    weights_at_starts(instance, |size| size)
+}
+
+/// The same with other weights than sizes.
+fn weights_at_starts(instance: &Instance, weight: impl Fn(u64) -> u64) -> Vec<u64> {
     let mut by_end: Vec<u32> = (0..u32::try_from(instance.len()).unwrap_or(u32::MAX)).collect();
     sort_by_end(instance, &mut by_end);
     let mut ends = by_end.iter().map(|&item| &instance.items[item as usize]).peekable();
     let mut live = 0_u64;
     let start = |item: &Item| {
         while let Some(ended) = ends.next_if(|ended| ended.upper <= item.lower) {
-            live -= ended.size;
+            live -= weight(ended.size);
         }
-        live = live.saturating_add(item.size);
+        live = live.saturating_add(weight(item.size));
         live
     };
     instance.items.iter().map(start).collect()
+}
+
+/// The lower bound of an instance without gaps, kept up to date while sizes change.
+#[derive(Debug)]
+pub(crate) struct LiveBound {
+    live: Profile,
+    /// With one alignment: the same for sizes rounded up to it, and by how much each is.
+    rounded: Option<(Profile, Profile)>,
+}
+
+impl LiveBound {
+    /// `None` if it does not fit in 64 bits.
+    pub(crate) fn new(instance: &Instance) -> Option<Self> {
+        lower_bound(instance)?;
+        let up = |size: u64| align_up(size, instance.align);
+        let pads = || instance.items.iter().map(|item| up(item.size) - item.size).collect();
+        let rounded = || (Profile::new(weights_at_starts(instance, up)), Profile::new(pads()));
+        Some(Self {
+            live: Profile::new(live_at_starts(instance)),
+            rounded: (instance.shifts.is_empty() && instance.align > 1).then(rounded),
+        })
+    }
+
+    /// Takes in that an item, of a life with these starts in it, had another size before. `None` if the bound does not
+    /// fit in 64 bits any more.
+    pub(crate) fn resized(&mut self, instance: &Instance, life: Range<usize>, old: u64) -> Option<()> {
+        let (item, size) = (life.start, instance.items[life.start].size);
+        let up = |size: u64| align_up(size, instance.align);
+        if let Some((live, pads)) = &mut self.rounded {
+            live.exchange(life.clone(), up(old), up(size))?;
+            pads.set(item, up(size) - size);
+        }
+        self.live.exchange(life, old, size)
+    }
+
+    /// The bound, as [`lower_bound`] has it.
+    pub(crate) fn get(&self, instance: &Instance) -> u64 {
+        let rounded = self.rounded.as_ref().map_or(0, |(live, pads)| live.most() - pads.most());
+        rounded.max(self.live.most()).max(least_end(instance))
+    }
 }
 
 /// The buffers that are alive when the most bytes are, and what that says about the peak.

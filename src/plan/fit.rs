@@ -72,7 +72,11 @@ pub(crate) fn place_around(
     if instance.is_general() {
         place_general(instance, order, fit, offsets, clock)
     } else if let Some(neighbours) = crowd.neighbours(instance) {
-        place_indexed(instance, neighbours, order, fit, offsets, clock)
+        let sized = offsets.iter().zip(&instance.items);
+        let mut spots: Vec<Spot> = sized.map(|(&at, item)| (at, at.saturating_add(item.size))).collect();
+        let done = place_indexed(instance, neighbours, order, fit, &mut spots, clock);
+        offsets.iter_mut().zip(spots).for_each(|(offset, spot)| *offset = spot.0);
+        done
     } else {
         place_walking(instance, order, fit, offsets, clock)
     }
@@ -122,10 +126,36 @@ impl Gaps {
         false
     }
 
+    /// Rises above what leaves no room at the cursor, as often as that is quicker than to sort it. True once there is
+    /// room; else what still lies above the cursor is to be passed in order.
+    #[expect(clippy::needless_bitwise_bool, reason = "no branch: either is as likely as not")]
+    fn rise(&mut self, obstacles: &mut Vec<Spot>) -> bool {
+        for _ in 0..RISES {
+            let at = align_up(self.cursor, self.align);
+            let end = at.saturating_add(self.size);
+            let in_way = |spot: &Spot| (spot.0 < end) & (at < spot.1);
+            let top = obstacles.iter().fold(0, |top, spot| top.max(if in_way(spot) { spot.1 } else { 0 }));
+            if top == 0 {
+                return true;
+            }
+            self.cursor = top;
+            if obstacles.len() > MANY {
+                obstacles.retain(|spot| spot.1 > top);
+            }
+        }
+        false
+    }
+
     fn offset(&self) -> u64 {
         if self.best == NONE { align_up(self.cursor, self.align) } else { self.best }
     }
 }
+
+/// How often a cursor rises above what is in its way before that is sorted.
+const RISES: usize = 16;
+
+/// How many obstacles are more than are looked at again without sorting out those below.
+const MANY: usize = 128;
 
 /// How many placed items a walk looks at in one go.
 const LANES: usize = 16;
@@ -262,33 +292,42 @@ fn place_walking(instance: &Instance, order: &[u32], fit: Fit, offsets: &mut [u6
     true
 }
 
-fn place_indexed(
+/// Where an item begins and ends.
+pub(crate) type Spot = (u64, u64);
+
+/// That of an item that has no place yet.
+pub(crate) const NOWHERE: Spot = (NONE, NONE);
+
+/// The same by an index of who is alive with whom, for whole items.
+pub(crate) fn place_indexed(
     instance: &Instance,
     neighbours: &Neighbours,
     order: &[u32],
     fit: Fit,
-    offsets: &mut [u64],
+    spots: &mut [Spot],
     clock: &Clock,
 ) -> bool {
-    let mut near: Vec<(u64, u64)> = Vec::new();
+    let mut near: Vec<Spot> = Vec::new();
     for (at, item) in pins_first(instance, order).enumerate() {
         if at % LOOK == 0 && clock.is_late() {
             return false;
         }
-        let own = instance.items[item];
-        offsets[item] = instance.pin(item).unwrap_or_else(|| {
+        let size = instance.items[item].size;
+        let offset = instance.pin(item).unwrap_or_else(|| {
             near.clear();
-            neighbours.each(instance, item, |other| {
-                let offset = offsets[other];
-                if offset != NONE {
-                    near.push((offset, offset.saturating_add(instance.items[other].size)));
+            neighbours.each(item, |other| {
+                if spots[other] != NOWHERE {
+                    near.push(spots[other]);
                 }
             });
-            near.sort_unstable();
-            let mut gaps = Gaps::new(own.size, instance.align_of(item), fit);
-            let _ = near.iter().any(|&(offset, end)| gaps.pass(offset, end));
+            let mut gaps = Gaps::new(size, instance.align_of(item), fit);
+            if fit == Fit::Best || !gaps.rise(&mut near) {
+                near.sort_unstable_by_key(|spot| spot.0);
+                let _ = near.iter().any(|&(offset, end)| gaps.pass(offset, end));
+            }
             gaps.offset()
         });
+        spots[item] = (offset, offset.saturating_add(size));
     }
     true
 }

@@ -38,6 +38,7 @@ mod fit;
 mod instance;
 mod neighbours;
 mod portfolio;
+mod profile;
 mod reduce;
 mod replan;
 mod replanner;

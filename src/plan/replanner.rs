@@ -6,17 +6,23 @@
 //! the rest was before. Deliberately absent: trust.
 
 use super::Plan;
+use super::bound::LiveBound;
+use super::budget::Clock;
 use super::error::PlanError;
-use super::fit::{Crowd, Fit, Key, place_around, sort_by};
-use super::instance::{Instance, NONE};
+use super::fit::{Fit, NOWHERE, Spot, place_indexed};
+use super::instance::{Instance, Item, NONE};
+use super::neighbours::Neighbours;
+use super::profile::Profile;
 use super::reduce::{Reduced, check, check_buffer};
 use super::replan::{Replanned, replan};
 use super::result::{SpaceReport, Status};
 use super::spec::{BufferSpec, Problem};
 use super::verify_near::Watch;
-use super::{bound::lower_bound, budget::Clock};
 
 /// A problem and its plan, for changes one after another: much faster than [`replan`] where few sizes change.
+///
+/// That holds for whole buffers in any number of spaces, with pins and alignments. After any other change, and where
+/// aliases, idle gaps, wishes or a choice of spaces are in play, it takes as long as [`replan`].
 ///
 /// # Examples
 /// ```
@@ -34,46 +40,19 @@ use super::{bound::lower_bound, budget::Clock};
 pub struct Replanner {
     problem: Problem,
     plan: Plan,
-    index: Option<Index>,
-    /// Buffers whose size or alignment changed since the last plan, if nothing else did.
+    /// What is known of each space; nothing where aliases, gaps, wishes or a choice of spaces are in play.
+    spaces: Option<Vec<Watched>>,
+    /// Buffers whose size changed since the last plan, if nothing else did.
     changed: Vec<u32>,
     /// Whether something else changed.
     stale: bool,
 }
 
-/// One space of plain buffers, ready to be asked who is alive with whom.
-#[derive(Debug)]
-struct Index {
-    reduced: Reduced,
-    crowd: Crowd,
-    /// Which item a buffer is; `u32::MAX` if it is none.
-    item_of: Vec<u32>,
-    /// Each item's offset in the plan.
-    offsets: Vec<u64>,
-    watch: Watch,
-}
+/// How many items of a space are placed again before those of later start.
+const STRETCH: u32 = 1024;
 
-impl Index {
-    /// `None` where spaces, pins, aliases, gaps or wishes are in play, or too many are alive at once.
-    fn new(problem: &Problem, plan: &Plan) -> Result<Option<Self>, PlanError> {
-        let is_plain = |spec: &BufferSpec| spec.is_plain() && spec.pinned_bytes.is_none();
-        if problem.spaces.len() != 1 || !problem.buffers.iter().all(is_plain) {
-            return Ok(None);
-        }
-        let reduced = Reduced::new(problem, &[], |_| false)?;
-        let crowd = Crowd::new(&reduced.instances[0]);
-        if crowd.neighbours(&reduced.instances[0]).is_none() {
-            return Ok(None);
-        }
-        let mut item_of = vec![u32::MAX; problem.buffers.len()];
-        let source = &reduced.instances[0].source;
-        for (&source, item) in source.iter().zip(0..) {
-            item_of[source as usize] = item;
-        }
-        let offsets = source.iter().map(|&source| plan.offsets[source as usize]).collect();
-        Ok(Some(Self { reduced, crowd, item_of, offsets, watch: Watch::new(problem) }))
-    }
-}
+/// A buffer and its new offset.
+type Move = (u32, u64);
 
 impl Replanner {
     /// Takes a problem and a plan that holds for it.
@@ -82,8 +61,8 @@ impl Replanner {
     /// [`PlanError`] if the problem contradicts itself or the plan does not hold.
     pub fn new(problem: Problem, plan: Plan) -> Result<Self, PlanError> {
         let plan = plan.reported(&problem)?;
-        let index = Index::new(&problem, &plan)?;
-        Ok(Self { problem, plan, index, changed: Vec::new(), stale: false })
+        let spaces = Watched::all(&problem, &plan)?;
+        Ok(Self { problem, plan, spaces, changed: Vec::new(), stale: false })
     }
 
     /// The problem with all changes.
@@ -106,9 +85,11 @@ impl Replanner {
     pub fn set(&mut self, buffer: usize, spec: BufferSpec) -> Result<(), PlanError> {
         check_buffer(&self.problem, buffer, &spec)?;
         let old = &mut self.problem.buffers[buffer];
-        let kind =
-            |spec: &BufferSpec| (spec.is_plain(), spec.pinned_bytes, spec.align_bytes, spec.size_bytes == 0);
-        if kind(old) == kind(&spec) && old.lifespan == spec.lifespan && old.space == spec.space {
+        let kind = |spec: &BufferSpec| {
+            let is_real = spec.size_bytes > 0 && !spec.lifespan.is_empty();
+            (is_real && spec.is_plain(), spec.pinned_bytes, spec.align_bytes, spec.lifespan, spec.space)
+        };
+        if kind(old) == kind(&spec) && kind(old).0 {
             self.changed.push(u32::try_from(buffer).unwrap_or(u32::MAX));
         } else {
             self.stale = true;
@@ -143,85 +124,161 @@ impl Replanner {
         }
         check(&self.problem)?;
         let Replanned { plan, moved } = replan(&self.problem, &self.plan, slack_percent)?;
-        self.index = Index::new(&self.problem, &plan)?;
+        self.spaces = Watched::all(&self.problem, &plan)?;
         (self.plan, self.stale) = (plan, false);
         self.changed.clear();
         Ok(moved)
     }
 
-    /// Places again what no longer fits among its neighbours. `None` where that is not enough: then the index is
-    /// of no use any more.
+    /// Places again what no longer fits among its neighbours. `None` where that is not enough: then what is known of
+    /// the spaces is of no use any more.
     fn mend(&mut self, slack_percent: u64) -> Option<usize> {
-        let Index { reduced, crowd, item_of, offsets, watch } = self.index.as_mut()?;
-        let instance = &mut reduced.instances[0];
-        let mut changed: Vec<u32> = Vec::with_capacity(self.changed.len());
-        for &buffer in &self.changed {
-            let item = item_of[buffer as usize];
-            if let Some(own) = instance.items.get_mut(item as usize) {
-                own.size = self.problem.buffers[buffer as usize].size_bytes;
-                changed.push(item);
+        self.changed.sort_unstable();
+        self.changed.dedup();
+        let mut moves: Vec<Move> = Vec::new();
+        let mut reports = self.plan.reports.clone();
+        for ((space, watched), report) in (0..).zip(self.spaces.as_mut()?).zip(&mut reports) {
+            let here = |buffer: &&u32| self.problem.buffers[**buffer as usize].space == space;
+            let changed: Vec<u32> = self.changed.iter().filter(here).copied().collect();
+            if !changed.is_empty() {
+                watched.mend(&self.problem, &changed, slack_percent, report, &mut moves)?;
             }
         }
-        changed.sort_unstable();
-        changed.dedup();
-        let mut homeless = displaced(instance, crowd, &changed, offsets);
-        homeless.sort_unstable();
-        sort_by(instance, Key::Size, &mut homeless);
-        place_around(instance, crowd, &homeless, Fit::First, offsets, &Clock::endless());
-        let bound = lower_bound(instance)?;
-        let peak = instance.peak(offsets).ok()?;
-        let limit = u128::from(bound) * u128::from(slack_percent.saturating_add(100)) / 100;
-        if u128::from(peak) > limit || peak > instance.capacity {
+        self.exchange(&mut moves);
+        if self.verify(&moves).is_none() {
+            self.exchange(&mut moves);
             return None;
         }
-        let buffer_of = |item: &u32| instance.source[*item as usize];
-        let mut before: Vec<(u32, u64)> = Vec::with_capacity(homeless.len());
-        for &item in &homeless {
-            let buffer = instance.source[item as usize];
-            let offset = &mut self.plan.offsets[buffer as usize];
-            before.push((buffer, std::mem::replace(offset, offsets[item as usize])));
+        self.plan.reports = reports;
+        Some(moves.iter().filter(|(buffer, before)| self.plan.offsets[*buffer as usize] != *before).count())
+    }
+
+    /// Takes over offsets and leaves those before in their place.
+    fn exchange(&mut self, moves: &mut [Move]) {
+        for (buffer, offset) in moves {
+            core::mem::swap(offset, &mut self.plan.offsets[*buffer as usize]);
         }
-        let mut touched: Vec<u32> = changed.iter().chain(&homeless).map(buffer_of).collect();
+    }
+
+    /// `None` if what changed or moved meets anything.
+    fn verify(&mut self, moves: &[Move]) -> Option<()> {
+        let mut touched: Vec<u32> =
+            self.changed.iter().copied().chain(moves.iter().map(|own| own.0)).collect();
         touched.sort_unstable();
         touched.dedup();
-        if watch.check(&self.problem, &self.plan, &touched).is_err() {
-            for &(buffer, offset) in &before {
-                self.plan.offsets[buffer as usize] = offset;
-            }
-            return None;
-        }
-        let status = if peak == bound { Status::Optimal } else { Status::Feasible };
-        let capacity_bytes = self.problem.spaces[0].capacity_bytes;
-        self.plan.reports =
-            vec![SpaceReport { peak_bytes: peak, bound_bytes: bound, capacity_bytes, status }];
-        Some(before.iter().filter(|&&(buffer, offset)| self.plan.offsets[buffer as usize] != offset).count())
+        self.spaces
+            .as_mut()?
+            .iter_mut()
+            .try_for_each(|space| space.watch.check(&self.problem, &self.plan, &touched))
+            .ok()
     }
 }
 
-/// Takes the offsets of items that share bytes with a changed one, or of the changed one: the smaller gives way.
-fn displaced(instance: &Instance, crowd: &Crowd, changed: &[u32], offsets: &mut [u64]) -> Vec<u32> {
-    let mut homeless = Vec::new();
-    let mut meets = Vec::new();
-    let Some(neighbours) = crowd.neighbours(instance) else { return homeless };
-    for &item in changed {
-        let at = item as usize;
-        let (offset, size) = (offsets[at], instance.items[at].size);
-        let Some(end) = offset.checked_add(size).filter(|_| offset != NONE) else { continue };
-        meets.clear();
-        neighbours.each(instance, at, |other| {
-            let from = offsets[other];
-            if from != NONE && from < end && offset < from.saturating_add(instance.items[other].size) {
-                meets.push(u32::try_from(other).unwrap_or(u32::MAX));
-            }
-        });
-        if end > instance.capacity || meets.iter().any(|&other| instance.items[other as usize].size >= size) {
-            meets.clear();
-            meets.push(item);
+/// One space of whole buffers: who lives with whom, how much that is, and how high it reaches.
+#[derive(Debug)]
+struct Watched {
+    instance: Instance,
+    /// Which item a buffer is.
+    item_of: Vec<u32>,
+    neighbours: Neighbours,
+    spots: Vec<Spot>,
+    /// Each item's end.
+    ends: Profile,
+    bound: LiveBound,
+    watch: Watch,
+}
+
+impl Watched {
+    fn all(problem: &Problem, plan: &Plan) -> Result<Option<Vec<Self>>, PlanError> {
+        if !problem.buffers.iter().all(BufferSpec::is_plain) {
+            return Ok(None);
         }
-        for &loser in &meets {
-            offsets[loser as usize] = NONE;
-            homeless.push(loser);
-        }
+        let instances = Reduced::new(problem, &[], |_| false)?.instances;
+        let space = |(space, instance)| Self::new(problem, plan, space, instance);
+        Ok((0..).zip(instances).map(space).collect())
     }
-    homeless
+
+    fn new(problem: &Problem, plan: &Plan, space: u32, instance: Instance) -> Option<Self> {
+        let mut item_of = vec![u32::MAX; problem.buffers.len()];
+        (0..).zip(&instance.source).for_each(|(item, &buffer)| item_of[buffer as usize] = item);
+        let spot = |(&buffer, item): (&u32, &Item)| {
+            let offset = plan.offsets[buffer as usize];
+            (offset, offset + item.size)
+        };
+        let spots: Vec<Spot> = instance.source.iter().zip(&instance.items).map(spot).collect();
+        let mean = instance.pair_count() / instance.len().max(1) as u64;
+        Some(Self {
+            neighbours: Neighbours::new(&instance, usize::try_from(mean).unwrap_or(usize::MAX)),
+            item_of,
+            ends: Profile::new(spots.iter().map(|spot| spot.1).collect()),
+            spots,
+            bound: LiveBound::new(&instance)?,
+            watch: Watch::new(problem, plan, space),
+            instance,
+        })
+    }
+
+    /// Gives these buffers their new sizes and makes room for them. `None` where that leads too high, or beyond 64 bits.
+    fn mend(
+        &mut self,
+        problem: &Problem,
+        changed: &[u32],
+        slack_percent: u64,
+        report: &mut SpaceReport,
+        moves: &mut Vec<Move>,
+    ) -> Option<()> {
+        let changed: Vec<u32> = changed.iter().map(|&buffer| self.item_of[buffer as usize]).collect();
+        for &item in &changed {
+            let (at, buffer) = (item as usize, self.instance.source[item as usize]);
+            let new = problem.buffers[buffer as usize].size_bytes;
+            let old = core::mem::replace(&mut self.instance.items[at].size, new);
+            self.bound.resized(&self.instance, self.neighbours.life(at), old)?;
+            self.spots[at].1 = self.spots[at].0.checked_add(new)?;
+        }
+        let mut homeless = self.displaced(&changed)?;
+        // Largest first, but one stretch of time after another: what is looked at is near what was.
+        let Self { instance, neighbours, spots, ends, bound, .. } = self;
+        let size = |item: u32| instance.items[item as usize].size;
+        homeless.sort_unstable_by_key(|&item| (item / STRETCH, core::cmp::Reverse(size(item)), item));
+        place_indexed(instance, neighbours, &homeless, Fit::First, spots, &Clock::endless());
+        let spot = |item: &u32| spots[*item as usize];
+        changed.iter().chain(&homeless).for_each(|item| ends.set(*item as usize, spot(item).1));
+        moves.extend(homeless.iter().map(|item| (instance.source[*item as usize], spot(item).0)));
+        let (peak_bytes, bound_bytes) = (ends.most().max(instance.floor), bound.get(instance));
+        let limit = u128::from(bound_bytes) * u128::from(slack_percent.saturating_add(100)) / 100;
+        let status = if peak_bytes == bound_bytes { Status::Optimal } else { Status::Feasible };
+        *report = SpaceReport { peak_bytes, bound_bytes, status, ..report.clone() };
+        let fits = peak_bytes <= instance.capacity && peak_bytes < NONE;
+        (fits && u128::from(peak_bytes) <= limit).then_some(())
+    }
+
+    /// Takes the place of items that share bytes with a changed one, or that of the changed one: the smaller gives way,
+    /// what is pinned never. `None` where two that are pinned meet, or one stands out.
+    fn displaced(&mut self, changed: &[u32]) -> Option<Vec<u32>> {
+        let Self { instance, neighbours, spots, .. } = self;
+        let pinned = |item: u32| instance.pin(item as usize).is_some();
+        let (mut homeless, mut meets) = (Vec::new(), Vec::<u32>::new());
+        for &item in changed {
+            let (from, to) = spots[item as usize];
+            neighbours.each(item as usize, |other| {
+                if spots[other].0 < to && from < spots[other].1 {
+                    meets.push(u32::try_from(other).unwrap_or(u32::MAX));
+                }
+            });
+            let size = instance.items[item as usize].size;
+            let stays = |&other: &u32| pinned(other) || instance.items[other as usize].size >= size;
+            if pinned(item) && (to > instance.capacity || meets.iter().any(|&other| pinned(other))) {
+                return None;
+            }
+            if !pinned(item) && from != NONE && (to > instance.capacity || meets.iter().any(stays)) {
+                meets.clear();
+                meets.push(item);
+            }
+            for &loser in &meets {
+                spots[loser as usize] = NOWHERE;
+            }
+            homeless.append(&mut meets);
+        }
+        Some(homeless)
+    }
 }

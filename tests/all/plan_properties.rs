@@ -2,8 +2,9 @@
 
 use crate::plan_data::{Random, crowded, perfect, programs, rounded, sparse, tiny};
 use arenite::plan::{
-    BestFit, Budget, BufferSpec, Exact, FirstFit, GreedyBySize, Lifespan, Naive, Plan, PlanError, Planner,
-    Portfolio, Problem, Replanner, Status, Tiered, Violation, lower_bounds, replan, verify,
+    BestFit, Budget, BufferSpec, Exact, FirstFit, GreedyBySize, IdleGap, Lifespan, Naive, Plan, PlanError,
+    Planner, Portfolio, Problem, Replanner, SpaceSpec, Status, Tiered, Violation, lower_bounds, replan,
+    verify,
 };
 use core::time::Duration;
 
@@ -323,6 +324,92 @@ fn a_re_planner_follows_changes_and_agrees_with_its_problem() {
     let reversed = BufferSpec::new(1, Lifespan::new(3, 2));
     assert!(live.set(0, reversed.clone()).is_err() && live.push(reversed).is_err());
     verify(live.problem(), live.plan()).unwrap();
+}
+
+/// A problem of two spaces, one with room for its plan and hardly more, with pins and alignments.
+fn mixed(random: &mut Random) -> Problem {
+    let mut problem =
+        crowded(60 + random.below(200), 20 + random.below(300), random.below(1 << 40), false, true);
+    let unaligned = random.below(2) == 0;
+    for spec in &mut problem.buffers {
+        let in_second = spec.pinned_bytes.is_none() && random.below(3) == 0;
+        spec.align_bytes = if unaligned && spec.pinned_bytes.is_none() { 1 } else { spec.align_bytes };
+        spec.space = u32::from(in_second);
+    }
+    problem.buffers.push(BufferSpec::new(0, Lifespan::new(0, 5)));
+    problem.buffers.push(BufferSpec::new(64, Lifespan::new(7, 7)));
+    let spaces = vec![SpaceSpec::default(), SpaceSpec::default().align_bytes(1 << random.below(8))];
+    let mut problem = problem.with_spaces(spaces);
+    let peak = GreedyBySize.plan(&problem).unwrap().peak_bytes(1);
+    problem.spaces[1].capacity_bytes = Some(peak + peak / 3);
+    problem
+}
+
+/// Changes a buffer, mostly in size alone.
+fn change(random: &mut Random, mut spec: BufferSpec) -> BufferSpec {
+    match random.below(40) {
+        0 => spec.lifespan = Lifespan::new(spec.lifespan.first, spec.lifespan.last + 3),
+        1 if spec.pinned_bytes.is_none() => spec.align_bytes = 1 << random.below(8),
+        2 if spec.lifespan.last - spec.lifespan.first > 3 => {
+            let span = Lifespan::new(spec.lifespan.first + 1, spec.lifespan.last - 1);
+            spec = BufferSpec::new(spec.size_bytes, spec.lifespan)
+                .idle(vec![IdleGap { span, used_bytes: None }]);
+        }
+        3 => spec.size_bytes = 0,
+        4 => spec.size_bytes *= 40,
+        _ => spec.size_bytes = spec.size_bytes / 2 + random.below(spec.size_bytes + 64),
+    }
+    spec
+}
+
+#[test]
+fn a_re_planner_holds_through_any_changes_of_any_problem() {
+    let mut random = Random(21);
+    let (mut moved_few, mut refused) = (0, 0);
+    for _ in 0..60 {
+        let problem = mixed(&mut random);
+        let plan = GreedyBySize.plan(&problem).unwrap();
+        let mut live = Replanner::new(problem, plan).unwrap();
+        for _ in 0..12 {
+            for _ in 0..1 + random.below(4) {
+                let at = usize::try_from(random.below(live.problem().buffers.len() as u64)).unwrap();
+                let spec = change(&mut random, live.problem().buffers[at].clone());
+                live.set(at, spec).unwrap();
+            }
+            if random.below(8) == 0 {
+                let first = random.below(200);
+                live.push(BufferSpec::new(random.below(5_000), Lifespan::new(first, first + 9))).unwrap();
+            }
+            let before = live.plan().clone();
+            let Ok(moved) = live.replan(random.below(40)) else {
+                // Pins in conflict, or more than there is room for: the plan is the one before.
+                assert_eq!(*live.plan(), before);
+                refused += 1;
+                break;
+            };
+            let places = |plan: &Plan| -> Vec<(u64, u32)> {
+                plan.offsets.iter().copied().zip(plan.spaces.iter().copied()).collect()
+            };
+            let both = places(&before).into_iter().zip(places(live.plan())).zip(&live.problem().buffers);
+            let differ =
+                both.filter(|((before, after), spec)| before != after && spec.size_bytes > 0).count();
+            assert_eq!(moved, differ);
+            moved_few += usize::from((1..10).contains(&moved));
+            verify(live.problem(), live.plan()).unwrap();
+            let anew = live.plan().clone().reported(live.problem()).unwrap();
+            assert_eq!(anew.reports, live.plan().reports);
+            let whole = |spec: &BufferSpec| spec.gaps().is_empty();
+            let mut here = live.problem().clone();
+            for space in 0..2 {
+                let other = here.buffers.iter_mut().zip(&live.problem().buffers);
+                other.for_each(|(spec, own)| {
+                    spec.size_bytes = if own.space == space { own.size_bytes } else { 0 }
+                });
+                assert!(!here.buffers.iter().all(whole) || all_pairs(&here, &live.plan().offsets));
+            }
+        }
+    }
+    assert!(moved_few > 100 && refused > 5 && refused < 55, "{moved_few}, {refused}");
 }
 
 #[test]
