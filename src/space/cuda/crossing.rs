@@ -29,8 +29,7 @@ impl CudaQueue {
         let _entered = self.enter("a copy to the device")?;
         self.note_host(true);
         if let Some(recording) = &mut self.recording {
-            let blank = Slot::BLANK;
-            recording.crossings.uploads.extend(core::iter::repeat_n(blank, pieces.len()));
+            recording.crossings.uploads.extend(core::iter::repeat_n(Slot::BLANK, pieces.len()));
             // Slots of this call are the last ones; runs index them from the front.
             recording.crossings.uploads.rotate_right(pieces.len());
         }
@@ -63,8 +62,7 @@ impl CudaQueue {
         let _entered = self.enter("a copy to the host")?;
         self.note_host(true);
         if let Some(recording) = &mut self.recording {
-            let blank = Slot::BLANK;
-            recording.crossings.downloads.extend(core::iter::repeat_n(blank, pieces.len()));
+            recording.crossings.downloads.extend(core::iter::repeat_n(Slot::BLANK, pieces.len()));
             recording.crossings.downloads.rotate_right(pieces.len());
         }
         let order = self.sort(pieces, |piece| piece.source);

@@ -5,7 +5,8 @@
 //! capture fails.
 //!
 //! Every piece that crosses the bus keeps its place in the graph's own staging; a launch puts the new bytes there
-//! and takes the results from there, but for memory that callers come with each time, which is copied in place. Deliberately absent: changing a graph. Other sizes are recorded anew.
+//! and takes the results from there, but for memory that callers come with each time, which is copied in place.
+//! Deliberately absent: changing a graph.
 
 use super::context::Device;
 use super::copy::CopyKernel;
@@ -271,7 +272,7 @@ impl CudaQueue {
         }
         let device = self.device;
         let refuse = |reason| QueueError { space: device.space_id(), call: REPLAYING, reason };
-        let Some(Graph { executable, crossings, .. }) = self.graphs.get(&graph.0) else {
+        let Some(Graph { executable, crossings }) = self.graphs.get(&graph.0) else {
             return Err(refuse("the graph is of another queue".into()));
         };
         let Crossings { uploads: sent, downloads: fetched, .. } = crossings;
