@@ -56,7 +56,7 @@ struct Kind {
 
 #[repr(C)]
 #[derive(Debug)]
-struct Described {
+pub(crate) struct Described {
     data: *mut c_void,
     device: Device,
     rank: i32,
@@ -161,6 +161,8 @@ pub(crate) struct Foreign {
 enum Owner {
     Unversioned(*mut Managed),
     Versioned(*mut ManagedVersioned),
+    /// The object itself.
+    Object(#[expect(dead_code, reason = "kept for its drop")] Py<PyAny>),
 }
 
 // SAFETY: DLPack lets a deleter run on any thread; the elements are reached through `unsafe` that argues for itself.
@@ -169,6 +171,7 @@ unsafe impl Send for Foreign {}
 impl Drop for Owner {
     fn drop(&mut self) {
         match *self {
+            Self::Object(_) => {}
             Self::Unversioned(managed) => {
                 // SAFETY: taken from a capsule, so valid until its deleter runs, which is here, once.
                 if let Some(deleter) = unsafe { (*managed).deleter } {
@@ -235,12 +238,12 @@ pub(crate) fn take(
     foreign(owner, tensor)
 }
 
-/// Owns what a framework's exchange function gave, which nobody else frees.
-pub(crate) fn adopt(managed: *mut ManagedVersioned) -> PyResult<Foreign> {
-    let owner = Owner::Versioned(managed);
-    // SAFETY: valid until its deleter runs, which `owner` sees to.
-    let tensor = unsafe { &raw const (*managed).tensor };
-    foreign(owner, tensor)
+/// The tensor of an object, by its framework's description; the object is kept.
+///
+/// # Safety
+/// * `tensor` describes the object as it is: its sizes, strides and elements are those that the object holds now.
+pub(crate) unsafe fn borrow(object: &Bound<'_, PyAny>, tensor: &Described) -> PyResult<Foreign> {
+    foreign(Owner::Object(object.clone().unbind()), tensor)
 }
 
 fn foreign(owner: Owner, tensor: *const Described) -> PyResult<Foreign> {

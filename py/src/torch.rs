@@ -8,9 +8,10 @@
 //! # Source
 //! `DLPackExchangeAPI` of `dlpack.h` 1.3; `torch.Tensor.__dlpack_c_exchange_api__`.
 
-use crate::dlpack::{self, Foreign, ManagedVersioned};
+use crate::dlpack::{self, Described, Foreign, ManagedVersioned};
 use crate::tensor::Tensor;
 use arenite::SpaceId;
+use core::mem::MaybeUninit;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::intern;
@@ -26,9 +27,9 @@ struct Exchange {
     minor: u32,
     previous: usize,
     allocate: usize,
-    from_object: Option<unsafe extern "C" fn(*mut c_void, *mut *mut ManagedVersioned) -> c_int>,
+    from_object: usize,
     to_object: Option<unsafe extern "C" fn(*mut ManagedVersioned, *mut *mut c_void) -> c_int>,
-    describe_object: usize,
+    describe_object: Option<unsafe extern "C" fn(*mut c_void, *mut Described) -> c_int>,
     current_stream: Option<unsafe extern "C" fn(c_int, i32, *mut *mut c_void) -> c_int>,
 }
 
@@ -120,16 +121,19 @@ pub(crate) fn take(
 
 /// By the exchange function, which orders no device work.
 fn take_fast(object: &Bound<'_, PyAny>) -> Option<Foreign> {
-    let from_object = torch(object.py())?.exchange?.from_object?;
-    let mut managed = core::ptr::null_mut();
+    let describe = torch(object.py())?.exchange?.describe_object?;
+    let mut described = MaybeUninit::uninit();
     // SAFETY: the object is a live tensor of the class that the function belongs to, the interpreter is
     // attached, and there is a place for the result.
-    let status = unsafe { from_object(object.as_ptr().cast(), &raw mut managed) };
-    if status != 0 || managed.is_null() {
+    let status = unsafe { describe(object.as_ptr().cast(), described.as_mut_ptr()) };
+    if status != 0 {
         drop(PyErr::take(object.py()));
         return None;
     }
-    dlpack::adopt(managed).ok()
+    // SAFETY: the function filled it, as its status says.
+    let described = unsafe { described.assume_init() };
+    // SAFETY: the object was just asked, and nothing of Python ran since.
+    unsafe { dlpack::borrow(object, &described) }.ok()
 }
 
 /// `tensor` as one of PyTorch, over the same bytes.
