@@ -1,8 +1,8 @@
 //! Instructions and conditional branches a call, counted one by one; fails where a count of ours grew.
 //!
-//! `cargo bench --bench counts`: each case is a function that is not inlined; a child process runs it once, warm,
-//! and its parent steps through it. The table in `benches/counts.txt` holds what is allowed. `-- --write` renews
-//! it. Needs Linux on x86-64 and leave to trace a child; elsewhere it says so and succeeds.
+//! `cargo bench --features allocator-api2 --bench counts`: each case is a function that is not inlined; a child process
+//! runs it once, warm, and its parent steps through it. The table in `benches/counts.txt` holds what is allowed.
+//! `-- --write` renews it. Needs Linux on x86-64 and leave to trace a child; elsewhere it says so and succeeds.
 //!
 //! Deliberately absent: time, and tools that have to be installed.
 

@@ -17,8 +17,8 @@
 //! * **C5** Where the space gives zeroes, bytes of a chunk from `dirty_bytes` on read as zero.
 
 use super::bump::{ADDRESS_MAX, depth, place};
-use crate::align::checked_align_up;
-use crate::space::{AllocError, AllocErrorKind, Block, MemorySpace};
+use crate::align::{align_down, checked_align_up};
+use crate::space::{AllocError, AllocErrorKind, Block, MemorySpace, ask, ask_range};
 use core::alloc::Layout;
 
 /// The first memory an arena takes, and the least it grows by, in bytes.
@@ -196,7 +196,7 @@ impl Chunks {
         let (true, true, Ok(first)) = (is_usual, fits, Layout::from_size_align(size_bytes, align)) else {
             return None;
         };
-        let block = in_reach(space, space.allocate(first).ok()?, false)?;
+        let block = in_reach(space, ask(space, first).ok()?, false)?;
         self.capacity_bytes = size_bytes;
         Some(self.list.first.insert(Chunk::new(space, block, false, false)))
     }
@@ -269,7 +269,6 @@ impl Chunks {
     ) -> Result<(), AllocError> {
         let capacity_bytes = self.capacity_bytes();
         let fixed = self.growth == Growth::Fixed;
-        // An error is large: it is made where it is needed.
         let never_fits = || AllocError::new(space.id(), layout, AllocErrorKind::NeverFits);
         let chunk = self.list.get_mut(index).ok_or_else(never_fits)?;
         let needed_bytes = chunk.needed_bytes(used_bytes, layout);
@@ -278,11 +277,14 @@ impl Chunks {
         }
         let reserve = space.as_reserve().ok_or_else(never_fits)?;
         let unit = reserve.granularity_bytes();
-        let least_bytes = checked_align_up(needed_bytes, unit).ok_or_else(never_fits)?;
+        let limit_bytes = chunk.block.size_bytes();
+        let least_bytes = checked_align_up(needed_bytes, unit)
+            .filter(|&bytes| bytes <= limit_bytes)
+            .ok_or_else(never_fits)?;
         let step_bytes = if fixed { 0 } else { STEP_BYTES_MIN.max(capacity_bytes / 8) };
         let ample_bytes = checked_align_up(chunk.committed_bytes.saturating_add(step_bytes), unit)
             .unwrap_or(least_bytes)
-            .clamp(least_bytes, chunk.block.size_bytes());
+            .clamp(least_bytes, align_down(limit_bytes, unit));
         // A step refused is retried with no more than what is needed.
         for target_bytes in [ample_bytes, least_bytes] {
             let range = chunk.committed_bytes..target_bytes;
@@ -315,7 +317,7 @@ impl Chunks {
             // Each further range is as large as all so far, so that their number stays small.
             let size_bytes = padded_bytes.saturating_mul(2).max(reserve_bytes).max(self.reserved_bytes());
             for size_bytes in [size_bytes, padded_bytes] {
-                if let Ok(block) = reserve.reserve(size_bytes)
+                if let Some(block) = ask_range(reserve, size_bytes)
                     && let Some(block) = in_reach(space, block, true)
                 {
                     return Ok(Chunk::new(space, block, true, false));
@@ -342,7 +344,7 @@ impl Chunks {
         let least_bytes = layout.size().max(if is_sole { 1 } else { 2 });
         for size_bytes in [step_bytes.max(least_bytes), least_bytes] {
             let exact = Layout::from_size_align(size_bytes, align).map_err(|_| never_fits())?;
-            match space.allocate(exact) {
+            match ask(space, exact) {
                 Ok(block) => {
                     let block = in_reach(space, block, false).ok_or_else(never_fits)?;
                     return Ok(Chunk::new(space, block, false, is_sole));
@@ -430,7 +432,7 @@ impl Chunks {
 /// What the first chunk of exact blocks is, in bytes.
 #[inline]
 fn first_bytes(space: &impl MemorySpace) -> usize {
-    (16 * space.base_align()).clamp(FIRST_BYTES_MIN, STEP_BYTES_MIN)
+    space.base_align().saturating_mul(16).clamp(FIRST_BYTES_MIN, STEP_BYTES_MIN)
 }
 
 /// A fresh block where an arena can manage it; one that lies out of reach is given back.

@@ -16,9 +16,10 @@
 
 use super::Arena;
 use super::slices::Slices;
-use crate::align::checked_align_up;
+use crate::align::{align_down, checked_align_up};
 use crate::space::{
-    AllocError, AllocErrorKind, Block, HostAccessible, MemorySpace, Queue, QueueError, SpaceId,
+    AllocError, AllocErrorKind, Block, HostAccessible, MemorySpace, Queue, QueueError, SpaceId, ask,
+    ask_range,
 };
 use core::alloc::Layout;
 use core::num::NonZeroUsize;
@@ -73,10 +74,10 @@ impl<S: MemorySpace> SharedArena<S> {
         let align = space.base_align();
         let layout = Layout::from_size_align(size_bytes.max(1), align)
             .map_err(|_| AllocError::too_large(space.id(), size_bytes, align))?;
-        let reserved = space.as_reserve().and_then(|reserve| reserve.reserve(layout.size()).ok());
+        let reserved = space.as_reserve().and_then(|reserve| ask_range(reserve, layout.size()));
         let (block, is_reserved) = match reserved {
             Some(region) => (region, true),
-            None => (space.allocate(layout)?, false),
+            None => (ask(&space, layout)?, false),
         };
         let slices = Slices::new(if is_reserved { 0 } else { block.size_bytes() });
         Ok(Self { space, block, is_reserved, slices })
@@ -114,12 +115,14 @@ impl<S: MemorySpace> SharedArena<S> {
         let never_fits = || AllocError::new(self.space.id(), layout, AllocErrorKind::NeverFits);
         let reserve = self.space.as_reserve().ok_or_else(never_fits)?;
         let unit = reserve.granularity_bytes();
-        let least_bytes = checked_align_up(needed_bytes, unit).ok_or_else(never_fits)?;
+        let least_bytes = checked_align_up(needed_bytes, unit)
+            .filter(|&bytes| bytes <= self.size_bytes())
+            .ok_or_else(never_fits)?;
         let ample_bytes = checked_align_up(committed_bytes.saturating_add(STEP_BYTES), unit).unwrap_or(0);
-        for target_bytes in [ample_bytes.clamp(least_bytes, self.size_bytes().max(least_bytes)), least_bytes]
+        for target_bytes in [ample_bytes.clamp(least_bytes, align_down(self.size_bytes(), unit)), least_bytes]
         {
             // SAFETY: H1, H3: the range is reserved, nothing from `committed_bytes` on is committed, both ends
-            // are multiples of the unit; the end is at most the range's, which is a multiple as well.
+            // are multiples of the unit; the end is at most the range's.
             let result = unsafe { reserve.commit(self.block, committed_bytes..target_bytes) };
             match result {
                 Ok(()) => return Ok(target_bytes),

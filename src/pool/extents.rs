@@ -2,7 +2,7 @@
 
 use super::{Pool, State};
 use crate::align::checked_align_up;
-use crate::space::{AllocError, AllocErrorKind, Block, MemorySpace};
+use crate::space::{AllocError, AllocErrorKind, Block, MemorySpace, ask};
 use core::alloc::Layout;
 use core::num::NonZeroUsize;
 use core::ptr::NonNull;
@@ -87,7 +87,7 @@ impl<S: MemorySpace> Pool<S> {
         };
         // The space is called outside the lock.
         let extent = Layout::from_size_align(extent_bytes, self.granule).map_err(|_| never_fits());
-        let answer = extent.and_then(|extent| self.space.allocate(extent));
+        let answer = extent.and_then(|extent| ask(&self.space, extent));
         let mut state = self.state.lock();
         state.growing_bytes -= extent_bytes;
         let block = answer?;

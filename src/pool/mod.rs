@@ -113,7 +113,8 @@ impl<S: MemorySpace> Pool<S> {
     /// A pool that takes memory from `space` when it first needs some.
     pub fn new(space: S) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);
-        let granule = space.base_align().max(16);
+        let align = space.base_align().max(16);
+        let granule = align.checked_next_power_of_two().unwrap_or(1 << (usize::BITS - 1));
         let state = State {
             tlsf: Tlsf::new(granule),
             extents: Extents::default(),

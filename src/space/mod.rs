@@ -48,6 +48,7 @@ pub use region::{DeviceRegion, HostRegion, Region};
 pub use tag::Tag;
 pub use wrapped::{Ask, GiveBack, SpaceHooks, Wrapped};
 
+use crate::align::{checked_align_up, is_aligned};
 use core::alloc::Layout;
 use core::fmt;
 use core::ops::Range;
@@ -173,6 +174,32 @@ pub unsafe trait Poison {
     /// # Safety
     /// * `block` lies within a live block of this space; nothing uses its bytes.
     unsafe fn poison(&self, block: Block);
+}
+
+/// An exact block of a space, looked at: one that is not as asked is given back, and refused.
+#[inline]
+pub(crate) fn ask<S: MemorySpace + ?Sized>(space: &S, layout: Layout) -> Result<Block, AllocError> {
+    let block = space.allocate(layout)?;
+    if block.size_bytes() == layout.size() && is_aligned(block.address().addr().get(), layout.align()) {
+        return Ok(block);
+    }
+    // SAFETY: it came from `allocate` just now, and nobody else knows it.
+    unsafe { space.deallocate(block) };
+    let kind = AllocErrorKind::Refused { reason: "the space gave a block other than the one asked for" };
+    Err(AllocError::new(space.id(), layout, kind))
+}
+
+/// A range of at least so many bytes, looked at; none where the space has none, or gives another than asked.
+pub(crate) fn ask_range(reserve: &dyn Reserve, size_bytes: usize) -> Option<Block> {
+    let unit = reserve.granularity_bytes();
+    let size_bytes = checked_align_up(size_bytes, unit)?;
+    let region = reserve.reserve(size_bytes).ok()?;
+    if region.size_bytes() >= size_bytes && is_aligned(region.address().addr().get(), unit) {
+        return Some(region);
+    }
+    // SAFETY: it came from `reserve` just now, nothing of it is committed, and nobody else knows it.
+    unsafe { reserve.release(region, 0) };
+    None
 }
 
 const _: Option<&dyn MemorySpace> = None;

@@ -8,7 +8,9 @@
 //! third party writes its own without unsafe code. Deliberately absent: changing what is asked or answered; a
 //! wrapper that does is a space of its own.
 
-use super::{AllocError, Block, HostAccessible, MemorySpace, Poison, Queue, QueueError, Reserve, SpaceId};
+use super::{
+    AllocError, Block, HostAccessible, MemorySpace, Poison, Queue, QueueError, Reserve, SpaceId, ask,
+};
 use core::alloc::Layout;
 use core::fmt;
 use core::ops::Range;
@@ -144,7 +146,7 @@ unsafe impl<S: MemorySpace, H: SpaceHooks> MemorySpace for Wrapped<S, H> {
     }
 
     fn allocate(&self, layout: Layout) -> Result<Block, AllocError> {
-        self.around_ask(Ask::Allocate, layout, || self.inner.allocate(layout))
+        self.around_ask(Ask::Allocate, layout, || ask(&self.inner, layout))
     }
 
     unsafe fn deallocate(&self, block: Block) {

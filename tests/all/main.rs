@@ -23,6 +23,7 @@ mod pool_streams;
 mod space_contract;
 mod space_delayed;
 mod space_guarded;
+mod space_hostile;
 mod support;
 mod trace_replay;
 
