@@ -127,11 +127,6 @@ impl Clock {
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Whether this much time is left.
-    pub(crate) fn has(&self, time: Duration) -> bool {
-        self.deadline.is_none_or(|deadline| Instant::now() + time < deadline)
-    }
-
     /// Whether time is limited.
     pub(crate) fn is_timed(&self) -> bool {
         self.deadline.is_some()
