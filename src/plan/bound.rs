@@ -228,7 +228,7 @@ pub fn culprits(problem: &Problem, spaces: &[u32], space: u32) -> Culprits {
     Culprits { step, live_bytes: fit(most), buffers, rest_bytes: fit(rest_most) }
 }
 
-/// When a buffer holds how many bytes; views hold none of their own.
+/// When a buffer holds how many bytes, a view those of its own size.
 pub(crate) fn active_parts(problem: &Problem, buffer: usize) -> Vec<(Lifespan, u64)> {
     let spec = &problem.buffers[buffer];
     if spec.size_bytes == 0 || spec.lifespan.is_empty() {

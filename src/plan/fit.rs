@@ -10,6 +10,9 @@ use super::budget::Clock;
 use super::instance::{Instance, Item, NONE, align_up};
 use super::neighbours::Neighbours;
 
+/// How many are alive at a start where few are.
+const THIN: usize = 128;
+
 /// Which gap an item takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
@@ -42,9 +45,14 @@ impl Crowd {
         Self { pairs, sparse, mean, neighbours: OnceLock::new() }
     }
 
-    /// The index, where it beats the walk; made when it is first asked for.
-    pub(crate) fn neighbours(&self, instance: &Instance) -> Option<&Neighbours> {
-        self.sparse.then(|| self.neighbours.get_or_init(|| Neighbours::new(instance, self.mean)))
+    /// Whether few enough are alive that each new one may look at all of them.
+    pub(crate) fn is_thin(&self) -> bool {
+        self.sparse && self.mean <= THIN
+    }
+
+    /// The index; made when it is first asked for.
+    fn neighbours(&self, instance: &Instance) -> &Neighbours {
+        self.neighbours.get_or_init(|| Neighbours::new(instance, self.mean))
     }
 }
 
@@ -70,11 +78,11 @@ pub(crate) fn place_around(
     clock: &Clock,
 ) -> bool {
     if instance.is_general() {
-        place_general(instance, order, fit, offsets, clock)
-    } else if let Some(neighbours) = crowd.neighbours(instance) {
+        place_general(instance, crowd.neighbours(instance), order, fit, offsets, clock)
+    } else if crowd.sparse {
         let sized = offsets.iter().zip(&instance.items);
         let mut spots: Vec<Spot> = sized.map(|(&at, item)| (at, at.saturating_add(item.size))).collect();
-        let done = place_indexed(instance, neighbours, order, fit, &mut spots, clock);
+        let done = place_indexed(instance, crowd.neighbours(instance), order, fit, &mut spots, clock);
         offsets.iter_mut().zip(spots).for_each(|(offset, spot)| *offset = spot.0);
         done
     } else {
@@ -133,8 +141,13 @@ impl Gaps {
         for _ in 0..RISES {
             let at = align_up(self.cursor, self.align);
             let end = at.saturating_add(self.size);
-            let in_way = |spot: &Spot| (spot.0 < end) & (at < spot.1);
-            let top = obstacles.iter().fold(0, |top, spot| top.max(if in_way(spot) { spot.1 } else { 0 }));
+            let way = |spot: &Spot| if (spot.0 < end) & (at < spot.1) { spot.1 } else { 0 };
+            let (quads, rest) = obstacles.as_chunks::<4>();
+            let highest = |tops: [u64; 4], quad: &[Spot; 4]| {
+                core::array::from_fn(|lane| tops[lane].max(way(&quad[lane])))
+            };
+            let tops: [u64; 4] = quads.iter().fold([0; 4], highest);
+            let top = rest.iter().map(way).chain(tops).fold(0, u64::max);
             if top == 0 {
                 return true;
             }
@@ -316,7 +329,7 @@ pub(crate) fn place_indexed(
         let offset = instance.pin(item).unwrap_or_else(|| {
             near.clear();
             neighbours.each(item, |other| {
-                if spots[other] != NOWHERE {
+                if spots[other].0 != NONE {
                     near.push(spots[other]);
                 }
             });
@@ -333,17 +346,25 @@ pub(crate) fn place_indexed(
 }
 
 /// Whole rectangles are not enough: every pair of segments alive together forbids a range of offsets.
-fn place_general(instance: &Instance, order: &[u32], fit: Fit, offsets: &mut [u64], clock: &Clock) -> bool {
-    let mut placed: Vec<usize> = (0..instance.len()).filter(|&item| offsets[item] != NONE).collect();
+fn place_general(
+    instance: &Instance,
+    neighbours: &Neighbours,
+    order: &[u32],
+    fit: Fit,
+    offsets: &mut [u64],
+    clock: &Clock,
+) -> bool {
     let mut forbidden: Vec<(u64, u64)> = Vec::new();
     for item in pins_first(instance, order) {
         if clock.is_late() {
             return false;
         }
         forbidden.clear();
-        for &other in &placed {
-            forbid(instance, item, other, offsets[other], &mut forbidden);
-        }
+        neighbours.each(item, |other| {
+            if offsets[other] != NONE {
+                forbid(instance, item, other, offsets[other], &mut forbidden);
+            }
+        });
         forbidden.sort_unstable();
         let free = |at: u64| forbidden.iter().all(|&(from, to)| at < from || to <= at);
         let hint = instance.hint(item).filter(|hint| hint % instance.align_of(item) == 0 && free(*hint));
@@ -353,17 +374,12 @@ fn place_general(instance: &Instance, order: &[u32], fit: Fit, offsets: &mut [u6
             let _ = forbidden.iter().any(|&(from, to)| gaps.pass(from, to));
             gaps.offset()
         });
-        placed.push(item);
     }
     true
 }
 
-/// The offsets that `item` cannot have because `other` lies at `offset`.
+/// The offsets that `item` cannot have because `other`, which lives with it, lies at `offset`.
 fn forbid(instance: &Instance, item: usize, other: usize, offset: u64, out: &mut Vec<(u64, u64)>) {
-    let (own, placed) = (instance.items[item], instance.items[other]);
-    if own.lower >= placed.upper || placed.lower >= own.upper {
-        return;
-    }
     for theirs in instance.segments_of(other) {
         for mine in instance.segments_of(item) {
             if mine.lower < theirs.upper && theirs.lower < mine.upper {

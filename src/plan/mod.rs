@@ -29,6 +29,7 @@
 //! The same input gives the same plan on any machine (a budget in time aside). Deliberately absent:
 //! pointers and programs; who derives lifespans, and who carves memory by a plan, are other layers.
 
+mod between;
 mod bound;
 mod budget;
 pub mod csv;

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 //! Plans without a search: a few orders and fits, and the best of them.
 
+use super::between::place_between;
 use super::budget::Clock;
 use super::exact::Best;
 use super::fit::{Crowd, Fit, Key, order_by, place};
@@ -65,8 +66,15 @@ fn place_large(instance: &Instance, crowd: &Crowd, bound: u64, clock: &Clock) ->
     let enough = bound.saturating_add(bound / 128);
     let mut best = place_in_tiers(instance, bound, enough, ORDERS, clock);
     let sky = Skyline::new(instance, bound).filter(|_| !is_too_much(instance, crowd));
+    if best.is_none() && sky.is_none() {
+        best = place_dense(instance, crowd, bound, clock);
+    }
+    let is_done = |best: &Option<Vec<u64>>| best.as_ref().is_some_and(|best| peak(best) <= enough);
+    if !is_done(&best) && crowd.is_thin() && instance.pins.is_empty() {
+        best = best.into_iter().chain([place_between(instance, bound)]).min_by_key(peak);
+    }
     for favour in FAVOURS {
-        if best.as_ref().is_some_and(|best| peak(best) <= enough) {
+        if is_done(&best) {
             return best;
         }
         let offsets = sky.as_ref().and_then(|sky| sky.descend(favour, bound, Strict::No, clock));
@@ -150,6 +158,9 @@ pub(crate) fn cheap(instance: &Instance, bound: u64, clock: &Clock) -> Best {
         fill_anyway(instance, &mut best, clock);
     }
     improve_cheaply(instance, &crowd, &mut best, clock);
+    if best.peak > bound && crowd.pairs <= PAIRS_FAST {
+        bisect_valleys(instance, &mut best, clock);
+    }
     best
 }
 
@@ -199,6 +210,9 @@ fn bisect_valleys(instance: &Instance, best: &mut Best, clock: &Clock) {
     let Some(sky) = Skyline::new(instance, best.bound) else { return };
     let mut fails = best.bound;
     for _ in 0..HALVINGS {
+        if clock.is_late() {
+            return;
+        }
         let height = fails + (best.peak - fails) / 2;
         let found = FAVOURS.iter().find_map(|&favour| sky.descend(favour, height, Strict::Yes, clock));
         match found {

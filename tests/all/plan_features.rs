@@ -5,7 +5,7 @@ use arenite::plan::csv::Table;
 use arenite::plan::svg::{Picture, Role};
 use arenite::plan::{
     Budget, BufferSpec, Cancel, Exact, FirstFit, GreedyBySize, IdleGap, Lifespan, Plan, Planner, Portfolio,
-    Problem, SpaceSpec, Status, culprits, lower_bounds, verify,
+    Problem, SpaceSpec, Status, culprits, lower_bounds, replan, verify,
 };
 use std::sync::{Arc, Mutex};
 
@@ -107,6 +107,36 @@ fn idle_steps_lend_their_bytes() {
     let problem = Problem::new(partly);
     let on_used = Plan::from_offsets(&problem, vec![0, 8]);
     assert!(verify(&problem, &on_used).is_err());
+}
+
+#[test]
+fn one_call_takes_everything_at_once() {
+    let gap = IdleGap { span: Lifespan::new(3, 6), used_bytes: Some(0..8) };
+    let buffers = vec![
+        spec(64, 0, 10).pinned_at(16),
+        spec(16, 1, 12).must_alias(0, 16),
+        spec(32, 2, 5).align_bytes(32),
+        spec(32, 4, 8).may_alias(2),
+        spec(48, 0, 9).idle(vec![gap]),
+        spec(40, 3, 6).align_bytes(8),
+        spec(96, 0, 6).permitted(vec![0, 1], 7),
+        spec(24, 0, 6).in_space(1).wished_at(128),
+        spec(0, 2, 5),
+    ];
+    let spaces =
+        vec![SpaceSpec::with_capacity(224).align_bytes(8), SpaceSpec::with_capacity(512).align_bytes(64)];
+    let problem = Problem::new(buffers).with_spaces(spaces);
+    for planner in [&GreedyBySize as &dyn Planner, &FirstFit, &Portfolio, &Exact::default()] {
+        let plan = planner.plan(&problem).unwrap();
+        verify(&problem, &plan).unwrap();
+        assert_eq!((plan.offsets[0], plan.offsets[1], plan.spaces[7]), (16, 32, 1));
+        assert!(plan.peak_bytes(0) <= 224 && plan.peak_bytes(1) <= 512);
+        let most = culprits(&problem, &plan.spaces, 0);
+        assert!(most.buffers.contains(&0), "{most:?}");
+        assert!(Picture::new(&problem, &plan).to_svg().contains("<svg"));
+        let again = replan(&problem, &plan, 400).unwrap();
+        assert_eq!((again.moved, again.plan.offsets), (0, plan.offsets));
+    }
 }
 
 #[test]

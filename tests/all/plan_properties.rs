@@ -69,7 +69,7 @@ fn all_pairs(problem: &Problem, offsets: &[u64]) -> bool {
 fn exact_search_equals_brute_force() {
     let mut random = Random(1);
     for round in 0..400 {
-        let count = 1 + random.below(6);
+        let count = 1 + random.below(7);
         let problem = tiny(&mut random, count, round % 2 == 0);
         let best = brute_force(&problem);
         let plan = Exact::default().plan(&problem).unwrap();
@@ -86,7 +86,7 @@ fn exact_search_equals_brute_force() {
 fn exact_search_with_a_pin_equals_brute_force() {
     let mut random = Random(2);
     for _ in 0..300 {
-        let count = 2 + random.below(5);
+        let count = 2 + random.below(6);
         let mut problem = tiny(&mut random, count, true);
         let at = usize::try_from(random.below(count)).unwrap();
         problem.buffers[at].pinned_bytes = Some(random.below(3) * 4);
@@ -250,6 +250,52 @@ fn no_shape_is_far_above_its_bound_and_a_search_is_never_above_the_fast_mode() {
     }
 }
 
+/// A chain needs its two largest neighbours and no more, however long it is; whichever side each goes to.
+#[test]
+fn a_long_chain_of_any_sizes_is_planned_at_its_bound() {
+    let mut random = Random(14);
+    let size = |step| BufferSpec::new(64 * (1 + random.below(99)), Lifespan::new(step, step + 2));
+    let chain = Problem::new((0..20_000).map(size).collect());
+    for planner in [&GreedyBySize as &dyn Planner, &Portfolio, &Exact::new(Budget::nodes(0))] {
+        let plan = planner.plan(&chain).unwrap();
+        assert_eq!(
+            (plan.reports[0].status, plan.reports[0].bound_bytes),
+            (Status::Optimal, plan.peak_bytes(0))
+        );
+    }
+}
+
+#[test]
+fn a_long_program_with_idle_gaps_comes_near_its_bound() {
+    let mut random = Random(15);
+    let spec = |step: u64| {
+        let life = 6 + random.below(30);
+        let gap = IdleGap { span: Lifespan::new(step + 2, step + life - 1), used_bytes: None };
+        let spec = BufferSpec::new(64 * (1 + random.below(9_999)), Lifespan::new(step, step + life));
+        if random.below(3) == 0 { spec.idle(vec![gap]) } else { spec }
+    };
+    let problem = Problem::new((0..20_000).map(spec).collect());
+    let plan = GreedyBySize.plan(&problem).unwrap();
+    verify(&problem, &plan).unwrap();
+    assert!(plan.peak_bytes(0) * 100 <= plan.reports[0].bound_bytes * 115);
+}
+
+#[test]
+fn a_search_of_few_sizes_is_never_above_the_fast_mode() {
+    for seed in 0..8 {
+        let mut random = Random(seed);
+        let sizes = [0; 5].map(|_| 1024 * (1 + random.below(64)));
+        let mut spec = |step: u64| {
+            let size = sizes[usize::try_from(random.below(5)).unwrap()];
+            BufferSpec::new(size, Lifespan::new(step, step + 1 + random.below(60)))
+        };
+        let problem = Problem::new((0..1_000).map(&mut spec).collect());
+        let fast = Portfolio.plan(&problem).unwrap().peak_bytes(0);
+        let searched = Exact::new(Budget::nodes(0)).plan(&problem).unwrap().peak_bytes(0);
+        assert!(searched <= fast, "seed {seed}: {searched} over {fast}");
+    }
+}
+
 #[test]
 fn a_long_program_by_size_comes_within_its_target() {
     let plan = GreedyBySize.plan(&sparse(10_000, 1)).unwrap();
@@ -257,7 +303,7 @@ fn a_long_program_by_size_comes_within_its_target() {
     assert!(peak * 1_000 <= bound * 1_015, "{peak} over {bound}");
 }
 
-/// Of sixty seeds, the target is missed on one at 4,000 buffers (seed 16) and on three at 10,000.
+/// Of 120 seeds, the target is missed on one at 4,000 buffers (seed 16) and on four at 10,000.
 #[test]
 fn long_programs_of_nearly_every_seed_come_within_their_targets() {
     for seed in 1..13 {

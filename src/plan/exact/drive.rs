@@ -154,8 +154,8 @@ struct Descent<'n, T> {
 
 impl<'n, T: Units> Descent<'n, T> {
     fn new(net: &'n Net<T>, items: &'n [u32], peak: u64, bound: u64) -> Self {
-        // Every end is a whole number of units.
-        let bound = bound.next_multiple_of(net.unit);
+        // Every end in this part is a whole number of units; the bound, which may come from elsewhere, need not be.
+        let bound = bound / net.unit * net.unit;
         Self { net, items, peak, bound, low: None, high: None, undived: None, dives: 0 }
     }
 
