@@ -101,8 +101,15 @@ pub(super) unsafe fn copy_bytes(
         unsafe { core::ptr::copy(source.1.as_ptr(), target.1.as_ptr(), size_bytes) };
         return Ok(());
     }
-    // SAFETY: valid by the caller; the owner of the run keeps them until the device is done.
-    with_run(|run| unsafe { run.backend.copy(target.1, source.1, size_bytes) })
+    with_run(|run| {
+        if target.0.device_type != source.0.device_type {
+            // The host's part is done, and may be gone, before a graph that holds this copy is launched: a queue that
+            // captures one refuses to wait.
+            run.backend.wait()?;
+        }
+        // SAFETY: valid by the caller; the owner of the run keeps them until the device is done.
+        unsafe { run.backend.copy(target.1, source.1, size_bytes) }
+    })
 }
 
 /// A new tensor with a copy of the same bytes and the same strides.
@@ -204,4 +211,76 @@ pub(super) unsafe fn item<const N: usize>(tensor: Tensor, expected: DType) -> Re
         with_run(|run| unsafe { run.backend.read(&mut bytes, tensor.address()) })?;
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::handle::CUDA;
+    use super::super::run::{Backend, Run, during};
+    use super::*;
+    use crate::space::Launch;
+    use core::ffi::c_void;
+
+    /// A queue that captures a graph: it does everything but wait.
+    #[derive(Default)]
+    struct Capturing {
+        copies: u32,
+    }
+
+    impl Backend for Capturing {
+        fn device(&self) -> (i32, i32) {
+            (CUDA, 0)
+        }
+
+        fn allocate(&mut self, _: usize) -> Result<NonNull<u8>> {
+            Err("no scratch".into())
+        }
+
+        unsafe fn copy(&mut self, _: NonNull<u8>, _: NonNull<u8>, _: usize) -> Result<()> {
+            self.copies += 1;
+            Ok(())
+        }
+
+        unsafe fn zero(&mut self, _: NonNull<u8>, _: usize) -> Result<()> {
+            Ok(())
+        }
+
+        unsafe fn launch(&mut self, _: &Launch) -> Result<()> {
+            Ok(())
+        }
+
+        fn wait(&mut self) -> Result<()> {
+            Err("a graph is being captured".into())
+        }
+
+        unsafe fn read(&mut self, _: &mut [u8], _: NonNull<u8>) -> Result<()> {
+            self.wait()
+        }
+
+        fn stream(&self) -> *mut c_void {
+            core::ptr::null_mut()
+        }
+    }
+
+    #[test]
+    fn a_graph_holds_copies_on_the_device_and_none_with_the_host() {
+        let mut backend = Capturing::default();
+        let storage = |device_type| {
+            let mut storage = Storage::heap(64).unwrap();
+            storage.device_type = device_type;
+            storage
+        };
+        let on = |device_type| Handle::give(Arc::new(storage(device_type)), &[16], &[1], 0, DType::Float32);
+        let [host, here, there] = [CPU, CUDA, CUDA].map(on);
+        during(Run::new(&mut backend, &[], Arc::new(())), || {
+            // SAFETY: live tensors.
+            let copy = |target, source| unsafe { copy_tensor(target, source) };
+            copy(here, there).unwrap();
+            assert!(copy(here, host).unwrap_err().contains("being captured"));
+            assert!(copy(host, here).unwrap_err().contains("being captured"));
+        });
+        assert_eq!(backend.copies, 1);
+        // SAFETY: made here, and nobody else was told.
+        [host, here, there].into_iter().for_each(|handle| unsafe { Handle::end_all(handle) });
+    }
 }
