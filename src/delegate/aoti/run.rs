@@ -39,6 +39,7 @@ pub(crate) trait Backend {
     ///
     /// # Safety
     /// * The kernel is one of the device, with the arguments that it takes.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "code for the host launches no kernels"))]
     unsafe fn launch(&mut self, launch: &Launch) -> Result<(), String>;
 
     /// Waits for the work so far.
