@@ -2,7 +2,7 @@
 //! The delegates of a method, from the file to ready to run.
 //!
 //! ```text
-//!   Payloads ─► prepare, each on a thread of its own ─┐
+//!   Payloads ─► prepare the first, each on a thread ──┐
 //!       plan checked, memory taken, meanwhile         ├─► load
 //! ```
 //!
@@ -17,6 +17,9 @@ use crate::program::{Instruction, MethodPlan, Program, Storage};
 use crate::space::SpaceId;
 use crate::value::Span;
 use std::thread::{Builder, Scope, ScopedJoinHandle};
+
+/// The most delegates that are prepared ahead: each may copy its code, and a file may name one code any number of times.
+const AHEAD_MAX: usize = 8;
 
 /// What the file holds for the delegates of one method.
 pub(super) struct Payloads<'a> {
@@ -88,7 +91,7 @@ impl<'a> Payloads<'a> {
                 space: *space,
             };
             // Where there is no thread to be had, loading does it all.
-            let work = backend.prepare(&payload);
+            let work = (index < AHEAD_MAX).then(|| backend.prepare(&payload)).flatten();
             let prepared = work.and_then(|work| Builder::new().spawn_scoped(scope, work).ok());
             Some(Coming { backend, payload, prepared })
         });

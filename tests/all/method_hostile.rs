@@ -2,8 +2,13 @@
 
 use super::support::method::{loader_of, try_run, zeros};
 use super::support::program::{Random, open, sample};
-use super::support::pte::Pte;
+use super::support::pte::{Field, Pte, slot};
+use arenite::delegate::{
+    Delegate, DelegateError, DelegateLoad, DelegatePayload, DelegateRegistry, LoadedDelegate, Preparation,
+};
 use arenite::exec::LoadOptions;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes that a plan may ask for here; more is refused, so that no edit takes the machine's memory.
 const PLANNED_BYTES_MAX: usize = 1 << 22;
@@ -88,4 +93,38 @@ fn edits_of_indices_and_offsets_are_survived() {
         }
         open_load_run(&file);
     }
+}
+
+/// Counts what it has prepared ahead, and is never loaded.
+#[derive(Clone, Default)]
+struct Ahead(Arc<AtomicU32>);
+
+impl Delegate for Ahead {
+    fn id(&self) -> &'static str {
+        "TestBackend"
+    }
+
+    fn prepare<'a>(&self, _: &DelegatePayload<'a>) -> Option<Preparation<'a>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Some(Box::new(|| Box::new(())))
+    }
+
+    fn load(&self, _: &mut DelegateLoad<'_>) -> Result<Box<dyn LoadedDelegate>, DelegateError> {
+        Err(DelegateError::Failed { reason: "enough was seen".into() })
+    }
+}
+
+#[test]
+fn a_program_of_many_delegates_has_few_prepared_at_a_time() {
+    let mut pte = Pte::sample();
+    let delegate = pte.plan().row(slot::DELEGATES, 0).clone();
+    pte.plan().set(slot::DELEGATES, Field::Tables(vec![delegate; 1000]));
+    let ahead = Ahead::default();
+    let mut registry = DelegateRegistry::new();
+    registry.add(ahead.clone());
+    let mut options = LoadOptions::default();
+    options.delegates = Arc::new(registry);
+    let error = loader_of(&pte.bytes(), options).load("forward").unwrap_err().to_string();
+    assert!(error.contains("enough was seen"), "{error}");
+    assert!((1..=16).contains(&ahead.0.load(Ordering::Relaxed)), "{ahead:?}", ahead = ahead.0);
 }
