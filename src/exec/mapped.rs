@@ -12,7 +12,8 @@
 //! writes, or only a download reads, and that are small, are therefore bound to pinned memory; their place in the
 //! plan stays empty. Where nothing else uses the other end of the copy, it is bound to the same bytes, and the copy is
 //! none. Of larger tensors only that other end is: the device copies it without the CPU. Deliberately absent: ends so
-//! large that page-locking them takes longer than a load, and tensors that a device keeps.
+//! large that page-locking them takes longer than a load, tensors that a device keeps, and views with what they view:
+//! a tensor that nothing writes reads the bytes that another one left in the plan.
 
 use super::holdings::{Carved, Holdings, Want};
 use super::load::LoadOptions;
@@ -85,8 +86,11 @@ struct Uses {
     /// As the source of a download, and the target then.
     downloads: u32,
     downloaded_to: usize,
-    /// As the host's end of either.
+    /// As the host's end of either, and of a download.
     host_ends: u32,
+    fetched: u32,
+    /// As an argument of a delegate, which may write it.
+    delegated: u32,
     inputs: u32,
     outputs: u32,
     others: u32,
@@ -98,6 +102,12 @@ impl Uses {
         self.host_ends == 1
             && self.inputs + self.outputs == 1
             && self.uploads + self.downloads + self.others == 0
+    }
+
+    /// Whether it is read and nothing writes it: it is a view of what lies where it is planned.
+    fn is_view(&self) -> bool {
+        self.inputs + self.uploads + self.fetched + self.delegated + self.others == 0
+            && self.host_ends + self.downloads + self.outputs > 0
     }
 }
 
@@ -114,11 +124,22 @@ fn candidates(plan: &MethodPlan, buffers: &[(SpaceId, usize)], max_bytes: usize)
         }
         _ => None,
     };
-    // Views of planned bytes are for kernels of the host: without any, a tensor's bytes are its own.
+    let range = |spec: &TensorSpec| match spec.storage {
+        Storage::Planned { buffer, offset_bytes, .. } => Some((buffer, offset_bytes, spec.size_bytes)),
+        _ => None,
+    };
+    let views: Vec<_> = plan.tensors.iter().zip(&uses).filter(|(_, uses)| uses.is_view()).collect();
+    let is_viewed = |tensor: usize| {
+        let Some((buffer, start, size_bytes)) = range(&plan.tensors[tensor]) else { return false };
+        views.iter().filter_map(|(view, _)| range(view)).any(|(other, from, view_bytes)| {
+            other == buffer && from < start + size_bytes && start < from + view_bytes
+        })
+    };
+    // Kernels of the host make views while they run: without any, what is not viewed is a tensor's own.
     let is_end = |end: usize, size_bytes: usize| {
         let spec = &plan.tensors[end];
         let same = space_of(spec).is_some_and(|space| space.is_host()) && spec.size_bytes == size_bytes;
-        !host_computes && same && uses[end].is_end()
+        !host_computes && same && uses[end].is_end() && !is_viewed(end)
     };
     let crossing = |(tensor, spec): (usize, &TensorSpec)| {
         let space = space_of(spec).filter(|space| space.name() == "cuda")?;
@@ -132,7 +153,7 @@ fn candidates(plan: &MethodPlan, buffers: &[(SpaceId, usize)], max_bytes: usize)
         let end = Some(end).filter(|&end| is_end(end, size_bytes));
         let device = (size_bytes <= max_bytes).then_some((tensor, space));
         let wanted = device.is_some() || (end.is_some() && size_bytes <= PINNED_END_MAX);
-        (once && wanted).then_some(Crossing { size_bytes, device, end })
+        (once && wanted && !is_viewed(tensor)).then_some(Crossing { size_bytes, device, end })
     };
     plan.tensors.iter().enumerate().filter_map(crossing).collect()
 }
@@ -166,7 +187,10 @@ fn count_uses(plan: &MethodPlan) -> Option<(Vec<Uses>, bool)> {
                         count(source, &|uses| {
                             *uses = Uses { downloads: uses.downloads + 1, downloaded_to, ..*uses };
                         });
-                        count(target, &|uses| uses.host_ends += 1);
+                        count(target, &|uses| {
+                            *uses =
+                                Uses { host_ends: uses.host_ends + 1, fetched: uses.fetched + 1, ..*uses };
+                        });
                     }
                     _ => {
                         host_computes = true;
@@ -176,11 +200,13 @@ fn count_uses(plan: &MethodPlan) -> Option<(Vec<Uses>, bool)> {
                     }
                 }
             }
-            // What a delegate reads and writes it may: that is the use.
             Instruction::Delegate { args, .. } => {
-                let single = |id: &ValueId| matches!(plan.value(*id), Value::Tensor(_));
-                let lists = args.of(&plan.lists.ids).iter().filter(|id| !single(id));
-                lists.for_each(|id| count(*id, &|uses| uses.others += 1));
+                for &id in args.of(&plan.lists.ids) {
+                    match plan.value(id) {
+                        Value::Tensor(_) => count(id, &|uses| uses.delegated += 1),
+                        _ => count(id, &|uses| uses.others += 1),
+                    }
+                }
             }
             _ => return None,
         }
