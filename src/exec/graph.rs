@@ -47,7 +47,7 @@ pub(super) struct Recorded {
     downloads: Vec<Piece>,
     /// The sizes of every tensor in the recorded run.
     sizes: Vec<Dims>,
-    /// Whether a run with other sizes came since the last launch.
+    /// Whether a run that may have had other sizes came since the last launch.
     others_since: bool,
 }
 
@@ -122,7 +122,9 @@ impl Method {
         let on_host = matches!(ends, Ends::Host);
         match &mut self.graph {
             Graph::Off => return self.run(plan),
-            Graph::Warming { asked: false, .. } | Graph::Ready(Recorded { asked: false, .. }) if !on_host => {
+            Graph::Warming { asked: false, .. } if !on_host => return self.run(plan),
+            Graph::Ready(recorded) if !recorded.asked && !on_host => {
+                recorded.others_since = true;
                 return self.run(plan);
             }
             Graph::Warming { left: left @ 1.., .. } => {
@@ -158,15 +160,20 @@ impl Method {
         let done = self.run_steps(plan);
         let Some(queue) = self.planned.holdings.queues.first_mut() else { return Ok(()) };
         let ended = queue.end_capture();
+        if done.is_err()
+            && let Ok(id) = ended
+        {
+            queue.discard(id);
+        }
         done?;
         let id = ended.map_err(|error| self.graph_error(&error))?;
         let tensors = self.tables.tensors().iter();
         let sizes = tensors.map(|tensor| Dims::new(tensor.sizes()).unwrap_or_else(Dims::empty)).collect();
         let (uploads, downloads) = (Vec::new(), Vec::new());
         let mut recorded = Recorded { id, space, asked, uploads, downloads, sizes, others_since: false };
-        self.fill_pieces(plan, &mut recorded)?;
+        let filled = self.fill_pieces(plan, &mut recorded);
         self.graph = Graph::Ready(recorded);
-        Ok(())
+        filled.inspect_err(|_| self.discard_graph())
     }
 
     fn fill_pieces(&mut self, plan: &MethodPlan, recorded: &mut Recorded) -> Result<(), ExecError> {
