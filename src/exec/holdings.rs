@@ -59,6 +59,8 @@ pub(super) struct Holdings {
     /// Whether runs leave work to the device where they can, and the mark behind what the last one left.
     pub(super) leaves: bool,
     pub(super) mark: Option<Arc<dyn Mark>>,
+    /// The stream on which the last run ended that was left.
+    pub(super) left_on: usize,
     arenas: Vec<(SpaceId, PooledArena)>,
 }
 
@@ -144,6 +146,7 @@ impl Holdings {
         self.mark = None;
         for queue in &mut self.queues {
             if self.leaves && !queue.crosses_host() {
+                self.left_on = queue.raw_stream();
                 self.mark = Some(queue.leave()?);
             } else {
                 queue.synchronize()?;

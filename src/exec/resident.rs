@@ -10,7 +10,6 @@
 //! absent: views and strides. Elements are row-major.
 
 use super::error::ExecError;
-use super::graph::Graph;
 use super::method::{Method, queue_error};
 use crate::arena::{ArenaSet, PooledArena};
 use crate::program::{MethodPlan, Storage};
@@ -225,10 +224,11 @@ impl Method {
         Ok(())
     }
 
-    /// Lets the caller's stream wait for work that a recorded graph did on another one.
+    /// Lets the caller's stream wait for work that went to the queue's own: whoever waits for a queue in a run, as a
+    /// recording does, sends it back there.
     pub(super) fn end_resident(&mut self, plan: &MethodPlan, ends: Ends) -> Result<(), ExecError> {
         let (Some(stream), Some(mark)) = (ends.stream(), &self.planned.holdings.mark) else { return Ok(()) };
-        if matches!(self.graph, Graph::Off) {
+        if self.planned.holdings.left_on == stream {
             return Ok(());
         }
         // SAFETY: a live stream of the device, by the caller of `execute_on`.

@@ -12,6 +12,7 @@
 mod support;
 
 mod programs;
+mod recorded;
 mod resident;
 mod spaces;
 mod stand_in;
