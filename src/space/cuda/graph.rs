@@ -194,7 +194,9 @@ impl Nodes {
 
 impl Drop for Nodes {
     fn drop(&mut self) {
-        if let Ok(_entered) = self.device.enter() {
+        if self.device.is_usable()
+            && let Ok(_entered) = self.device.enter()
+        {
             // SAFETY: a live graph, destroyed once.
             super::context::note_free(done(unsafe { (self.device.driver.graph_destroy)(self.graph) }));
         }
@@ -220,7 +222,9 @@ unsafe impl Send for Executable {}
 
 impl Drop for Executable {
     fn drop(&mut self) {
-        if let Ok(_entered) = self.device.enter() {
+        if self.device.is_usable()
+            && let Ok(_entered) = self.device.enter()
+        {
             // SAFETY: a live executable graph, destroyed once; its work is done.
             super::context::note_free(done(unsafe { (self.device.driver.graph_exec_destroy)(self.graph) }));
         }
@@ -282,6 +286,7 @@ impl CudaQueue {
             // no copy from it is going on: the last replay was waited for.
             unsafe { slot.host.copy_from(piece.source, piece.size_bytes) };
         }
+        let before = self.arrivals.len();
         let arrivals = fetched.iter().zip(downloads).map(|(slot, piece)| Arrival {
             staged: slot.host,
             target: piece.target,
@@ -294,7 +299,7 @@ impl CudaQueue {
         // SAFETY: a live executable graph and a live stream; the memory it uses is there, by the caller.
         let launched = done(unsafe { (device.driver.graph_launch)(executable, self.stream()) });
         if launched.is_err() {
-            self.arrivals.clear();
+            self.arrivals.truncate(before);
         }
         launched.map_err(|failure| error(device, REPLAYING, failure))
     }
