@@ -191,14 +191,24 @@ impl Method {
         })
     }
 
-    /// Launches the graph; where inputs have other sizes than recorded ones, runs as always.
+    /// Launches the graph; where inputs have other sizes than recorded ones, runs as always. So it does for good where
+    /// a graph that nobody asked for cannot be launched.
     fn launch(&mut self, plan: &MethodPlan) -> Result<(), ExecError> {
         let Graph::Ready(mut recorded) = core::mem::take(&mut self.graph) else { return self.run(plan) };
-        let fits = self.fits(plan, &recorded);
-        let done = if fits { self.replay(plan, &mut recorded) } else { self.run(plan) };
-        recorded.others_since = !fits;
+        let asked = recorded.asked;
+        let launched = self.fits(plan, &recorded).then(|| self.replay(plan, &mut recorded));
+        recorded.others_since = launched.is_none();
         self.graph = Graph::Ready(recorded);
-        done
+        match launched {
+            Some(Ok(())) => self.finish(plan),
+            Some(Err(error)) if asked => Err(error),
+            Some(Err(_)) => {
+                // Nothing of it ran.
+                self.discard_graph();
+                self.run(plan)
+            }
+            None => self.run(plan),
+        }
     }
 
     fn replay(&mut self, plan: &MethodPlan, recorded: &mut Recorded) -> Result<(), ExecError> {

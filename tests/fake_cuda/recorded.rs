@@ -236,6 +236,35 @@ fn a_run_that_fails_while_it_is_recorded_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_graph_that_nobody_asked_for_and_cannot_be_launched_is_dropped_in_silence() {
+    let stand_in = StandIn::take();
+    let before = stand_in.live();
+    let x = numbers(4, 1.0);
+    let mut dropped = 0;
+    for call in 1..20 {
+        let mut method = load(copying(), Copying::default(), 0);
+        (0..3).for_each(|_| drop(run(&mut method, &x).unwrap()));
+        assert!(method.is_captured());
+        stand_in.fail_after(call);
+        let outcome = run(&mut method, &x);
+        let failed = stand_in.has_failed();
+        stand_in.fail_after(0);
+        if let Ok(got) = outcome {
+            assert_eq!(got[0], x.bytes, "call {call}");
+            dropped += u32::from(failed && !method.is_captured());
+        }
+        assert_eq!(run(&mut method, &x).unwrap()[0], x.bytes, "after call {call}");
+        drop(method);
+        assert_eq!((stand_in.live(), stand_in.live_bytes()), (before, 0), "call {call}");
+        if !failed {
+            assert!(dropped > 0);
+            return;
+        }
+    }
+    panic!("a launch takes fewer calls");
+}
+
+#[test]
 fn a_tensor_that_another_one_views_stays_where_the_plan_has_it() {
     let _stand_in = StandIn::take();
     let x = numbers(4, 1.0);
