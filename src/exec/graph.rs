@@ -14,13 +14,14 @@
 
 use super::device::pieces;
 use super::error::ExecError;
+use super::mapped::PINNED_END_MAX;
 use super::method::Method;
 use super::resident::Ends;
 use super::step::Step;
 use crate::program::MethodPlan;
 use crate::space::{GraphId, Piece, QueueError, SpaceId};
 use crate::tensor::Dims;
-use crate::value::Value;
+use crate::value::{Span, Value};
 
 /// Runs before a recording that was asked for.
 const EAGER_RUNS: u32 = 2;
@@ -117,6 +118,19 @@ impl Method {
         }
     }
 
+    /// Why a graph would gain nothing, where a copy is long: memory for it is not pinned, and would be copied by the CPU
+    /// too.
+    fn copies_much(&mut self, plan: &MethodPlan) -> Option<String> {
+        let is_long = |args: Span| {
+            let mut ends = args.of(&plan.lists.ids).iter().filter_map(|&id| plan.tensor(id));
+            ends.any(|spec| spec.size_bytes > PINNED_END_MAX)
+        };
+        let long =
+            |step: &Step| matches!(*step, Step::Upload { args } | Step::Download { args } if is_long(args));
+        let reason = || format!("it copies more than {PINNED_END_MAX} bytes at a time");
+        self.tables.parts().2.iter().any(long).then(reason)
+    }
+
     /// Runs, by the graph where there is one.
     pub(super) fn run_recorded(&mut self, plan: &MethodPlan, ends: Ends) -> Result<(), ExecError> {
         let on_host = matches!(ends, Ends::Host);
@@ -148,7 +162,7 @@ impl Method {
     }
 
     fn record(&mut self, plan: &MethodPlan, asked: bool) -> Result<(), ExecError> {
-        let refused = if asked { None } else { self.refuses_graph() };
+        let refused = if asked { None } else { self.refuses_graph().or_else(|| self.copies_much(plan)) };
         let mut refusals = self.delegates().iter().filter_map(|delegate| delegate.refuses_capture());
         if let Some(reason) = refused.or_else(|| refusals.next()) {
             return Err(ExecError::Graph { method: self.name().to_string(), reason });
@@ -191,14 +205,24 @@ impl Method {
         })
     }
 
-    /// Launches the graph; where inputs have other sizes than recorded ones, runs as always.
+    /// Launches the graph; where inputs have other sizes than recorded ones, runs as always. So it does for good where
+    /// a graph that nobody asked for cannot be launched.
     fn launch(&mut self, plan: &MethodPlan) -> Result<(), ExecError> {
         let Graph::Ready(mut recorded) = core::mem::take(&mut self.graph) else { return self.run(plan) };
-        let fits = self.fits(plan, &recorded);
-        let done = if fits { self.replay(plan, &mut recorded) } else { self.run(plan) };
-        recorded.others_since = !fits;
+        let asked = recorded.asked;
+        let launched = self.fits(plan, &recorded).then(|| self.replay(plan, &mut recorded));
+        recorded.others_since = launched.is_none();
         self.graph = Graph::Ready(recorded);
-        done
+        match launched {
+            Some(Ok(())) => self.finish(plan),
+            Some(Err(error)) if asked => Err(error),
+            Some(Err(_)) => {
+                // Nothing of it ran.
+                self.discard_graph();
+                self.run(plan)
+            }
+            None => self.run(plan),
+        }
     }
 
     fn replay(&mut self, plan: &MethodPlan, recorded: &mut Recorded) -> Result<(), ExecError> {

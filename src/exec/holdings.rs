@@ -125,7 +125,7 @@ impl Holdings {
         self.queues.iter_mut().find(|queue| queue.space() == space).map(AsMut::as_mut)
     }
 
-    /// Does recorded work again on the pieces, and ends the run.
+    /// Does recorded work again on the pieces. After an error nothing was launched.
     pub(super) fn replay(
         &mut self,
         space: SpaceId,
@@ -135,10 +135,9 @@ impl Holdings {
     ) -> Result<(), QueueError> {
         let Some(queue) = self.queue(space) else { return Ok(()) };
         // SAFETY: the pieces are bound memory of this method (T1), as long as they say; the graph uses arenas
-        // held here and by the delegates, which neither move nor shrink; the next line waits where pieces
-        // of the host take part.
-        unsafe { queue.replay(graph, uploads, downloads) }?;
-        self.finish()
+        // held here and by the delegates, which neither move nor shrink; whoever calls ends the run next,
+        // which waits where pieces of the host take part.
+        unsafe { queue.replay(graph, uploads, downloads) }
     }
 
     /// Ends a run: waits for the devices, or leaves the work to them where that is wanted and the host takes no part.

@@ -25,7 +25,7 @@ use crate::value::{Value, ValueId};
 use core::ptr::NonNull;
 
 /// The largest host end of a copy that is pinned, in bytes: page-locking a mebibyte takes a third of a millisecond.
-const PINNED_END_MAX: usize = 1 << 20;
+pub(super) const PINNED_END_MAX: usize = 1 << 20;
 
 /// The tensors in pinned memory.
 #[derive(Debug)]

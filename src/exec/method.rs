@@ -330,6 +330,11 @@ impl Method {
     /// Runs every instruction, and waits for the devices.
     pub(super) fn run(&mut self, plan: &MethodPlan) -> Result<(), ExecError> {
         self.run_steps(plan)?;
+        self.finish(plan)
+    }
+
+    /// Waits for the devices, or leaves the work to them.
+    pub(super) fn finish(&mut self, plan: &MethodPlan) -> Result<(), ExecError> {
         let last = plan.instructions.len().saturating_sub(1);
         self.planned.holdings.finish().map_err(|error| queue_error(plan, last, &error))
     }

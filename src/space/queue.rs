@@ -200,9 +200,10 @@ pub trait Queue: Send {
     /// [`QueueError`]: what failed, also of work queued long before. The queue is then of no further use.
     fn synchronize(&mut self) -> Result<(), QueueError>;
 
-    /// Starts recording what is queued instead of doing it, until [`Queue::end_capture`]. Other work of the
-    /// process, on whatever stream and thread, goes on as always. `held` are ranges of pinned memory that every replay
-    /// comes with again where it was captured: they are copied in place, all others by way of the graph's own memory.
+    /// Starts recording what is queued instead of doing it, until [`Queue::end_capture`]; anew where that goes on
+    /// already. Other work of the process, on whatever stream and thread, goes on as always. `held` are ranges of pinned
+    /// memory that every replay comes with again where it was captured: they are copied in place, all others by way of
+    /// the graph's own memory.
     ///
     /// # Errors
     /// [`QueueError`] where the device has no graphs.

@@ -118,7 +118,7 @@ impl Delegate for Ahead {
 fn a_program_of_many_delegates_has_few_prepared_at_a_time() {
     let mut pte = Pte::sample();
     let delegate = pte.plan().row(slot::DELEGATES, 0).clone();
-    pte.plan().set(slot::DELEGATES, Field::Repeated(Box::new(delegate), 1000));
+    pte.plan().set(slot::DELEGATES, Field::Tables(vec![delegate; 1000]));
     let ahead = Ahead::default();
     let mut registry = DelegateRegistry::new();
     registry.add(ahead.clone());

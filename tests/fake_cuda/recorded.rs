@@ -67,8 +67,13 @@ const DEVICE: u32 = 2;
 
 /// A tensor of up to 4 by 4 numbers.
 fn planned(memory_id: u32, offset: u32) -> Table {
+    planned_of(4, memory_id, offset)
+}
+
+/// A tensor of up to so many rows of 4 numbers.
+fn planned_of(rows: i32, memory_id: u32, offset: u32) -> Table {
     let tensor =
-        tensor(&[4, 4]).with(slot::PLACE, place(memory_id, offset)).with(slot::DYNAMISM, Field::I8(1));
+        tensor(&[rows, 4]).with(slot::PLACE, place(memory_id, offset)).with(slot::DYNAMISM, Field::I8(1));
     value(5, tensor)
 }
 
@@ -93,7 +98,7 @@ fn program(values: Vec<Table>, outputs: &[i32], steps: Vec<Table>) -> Arc<Progra
     plan.set(slot::CHAINS, Field::Tables(vec![chain(steps)]));
     let copies = [operator("et_copy::_h2d_copy", "out"), operator("et_copy::_d2h_copy", "out")];
     plan.set(slot::OPERATORS, Field::Tables(copies.to_vec()));
-    plan.set(slot::BUFFERS, Field::I64s(vec![0, 256, 256]));
+    plan.set(slot::BUFFERS, Field::I64s(vec![0, 4 << 20, 4 << 20]));
     let cuda = table().with(0, Field::I32(2)).with(1, Field::I8(1)).with(2, Field::I8(0));
     plan.set(slot::DEVICES, Field::Tables(vec![cuda]));
     Arc::new(Program::from_bytes(&pte.bytes(), &ProgramOptions::default()).unwrap())
@@ -102,6 +107,14 @@ fn program(values: Vec<Table>, outputs: &[i32], steps: Vec<Table>) -> Arc<Progra
 /// An upload, the delegate, a download.
 fn copying() -> Arc<Program> {
     let values = vec![planned(HOST, 0), planned(DEVICE, 0), planned(DEVICE, 64), planned(HOST, 64)];
+    program(values, &[3], vec![upload(0, 1), delegate(&[1, 2]), download(2, 3)])
+}
+
+/// The same for more rows.
+fn copying_of(rows: u32) -> Arc<Program> {
+    let (rows, second) = (i32::try_from(rows).unwrap(), rows * 16);
+    let place = |memory_id, offset| planned_of(rows, memory_id, offset);
+    let values = vec![place(HOST, 0), place(DEVICE, 0), place(DEVICE, second), place(HOST, second)];
     program(values, &[3], vec![upload(0, 1), delegate(&[1, 2]), download(2, 3)])
 }
 
@@ -116,7 +129,8 @@ fn load(program: Arc<Program>, backend: Copying, max_mapped_bytes: usize) -> Met
 }
 
 fn numbers(rows: usize, first: f32) -> Data {
-    let values: Vec<f32> = (0..rows * 4).zip(0_u16..).map(|(_, at)| first + f32::from(at)).collect();
+    let values: Vec<f32> =
+        (0..rows * 4).zip((0_u16..1000).cycle()).map(|(_, at)| first + f32::from(at)).collect();
     Data::new(&[rows, 4], &values)
 }
 
@@ -233,6 +247,49 @@ fn a_run_that_fails_while_it_is_recorded_leaves_nothing_behind() {
     assert_eq!(stand_in.live(), live);
     drop(method);
     assert_eq!((stand_in.live(), stand_in.live_bytes()), (before, 0));
+}
+
+#[test]
+fn a_graph_that_nobody_asked_for_and_cannot_be_launched_is_dropped_in_silence() {
+    let stand_in = StandIn::take();
+    let before = stand_in.live();
+    let x = numbers(4, 1.0);
+    let mut dropped = 0;
+    for call in 1..20 {
+        let mut method = load(copying(), Copying::default(), 0);
+        (0..3).for_each(|_| drop(run(&mut method, &x).unwrap()));
+        assert!(method.is_captured());
+        stand_in.fail_after(call);
+        let outcome = run(&mut method, &x);
+        let failed = stand_in.has_failed();
+        stand_in.fail_after(0);
+        if let Ok(got) = outcome {
+            assert_eq!(got[0], x.bytes, "call {call}");
+            dropped += u32::from(failed && !method.is_captured());
+        }
+        assert_eq!(run(&mut method, &x).unwrap()[0], x.bytes, "after call {call}");
+        drop(method);
+        assert_eq!((stand_in.live(), stand_in.live_bytes()), (before, 0), "call {call}");
+        if !failed {
+            assert!(dropped > 0);
+            return;
+        }
+    }
+    panic!("a launch takes fewer calls");
+}
+
+#[test]
+fn a_method_is_recorded_by_itself_where_its_copies_are_not_long() {
+    let _stand_in = StandIn::take();
+    // Just below a mebibyte, and above.
+    for (rows, recorded) in [(65_000_u32, true), (80_000, false)] {
+        let x = numbers(rows as usize, 0.0);
+        let mut method = load(copying_of(rows), Copying::default(), 1024);
+        for index in 0..4 {
+            assert!(run(&mut method, &x).unwrap()[0] == x.bytes, "run {index} of {rows} rows");
+        }
+        assert_eq!(method.is_captured(), recorded, "{rows} rows");
+    }
 }
 
 #[test]

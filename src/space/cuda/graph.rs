@@ -234,6 +234,8 @@ impl Drop for Executable {
 
 impl CudaQueue {
     pub(super) fn begin_recording(&mut self, held: &[NonNull<[u8]>]) -> Result<(), QueueError> {
+        // One that was never ended, as where a delegate panicked, is of no use.
+        self.recording = None;
         self.synchronize()?;
         let _entered = self.enter(CAPTURING)?;
         let nodes = Nodes::new(self.device).map_err(|failure| error(self.device, CAPTURING, failure))?;
