@@ -214,7 +214,16 @@ unsafe extern "C" fn launch_kernel(
 
 /// Whether a function of the driver gives a device work, so that a queue which captures a graph misses it.
 pub(super) fn goes_past_the_queue(name: &str) -> bool {
-    let asks = ["cuGet", "cuDevice", "cuCtxGet", "cuCtxSetCurrent", "cuModule", "cuFunc", "cuOccupancy", "cuTensorMap"];
+    let asks = [
+        "cuGet",
+        "cuDevice",
+        "cuCtxGet",
+        "cuCtxSetCurrent",
+        "cuModule",
+        "cuFunc",
+        "cuOccupancy",
+        "cuTensorMap",
+    ];
     address(name).is_none() && !asks.iter().any(|start| name.starts_with(start))
 }
 
