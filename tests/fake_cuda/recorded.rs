@@ -104,18 +104,22 @@ fn program(values: Vec<Table>, outputs: &[i32], steps: Vec<Table>) -> Arc<Progra
     Arc::new(Program::from_bytes(&pte.bytes(), &ProgramOptions::default()).unwrap())
 }
 
-/// An upload, the delegate, a download.
-fn copying() -> Arc<Program> {
-    let values = vec![planned(HOST, 0), planned(DEVICE, 0), planned(DEVICE, 64), planned(HOST, 64)];
-    program(values, &[3], vec![upload(0, 1), delegate(&[1, 2]), download(2, 3)])
+/// An input, what it is uploaded to, what the delegate writes, and the output that is downloaded to.
+fn ends(rows: u32) -> Vec<Table> {
+    let (most, second) = (i32::try_from(rows).unwrap(), rows * 16);
+    [(HOST, 0), (DEVICE, 0), (DEVICE, second), (HOST, second)]
+        .map(|(memory_id, offset)| planned_of(most, memory_id, offset))
+        .to_vec()
 }
 
-/// The same for more rows.
+/// An upload, the delegate, a download.
+fn copying() -> Arc<Program> {
+    copying_of(4)
+}
+
+/// The same for up to so many rows.
 fn copying_of(rows: u32) -> Arc<Program> {
-    let (rows, second) = (i32::try_from(rows).unwrap(), rows * 16);
-    let place = |memory_id, offset| planned_of(rows, memory_id, offset);
-    let values = vec![place(HOST, 0), place(DEVICE, 0), place(DEVICE, second), place(HOST, second)];
-    program(values, &[3], vec![upload(0, 1), delegate(&[1, 2]), download(2, 3)])
+    program(ends(rows), &[3], vec![upload(0, 1), delegate(&[1, 2]), download(2, 3)])
 }
 
 fn load(program: Arc<Program>, backend: Copying, max_mapped_bytes: usize) -> Method {
@@ -296,68 +300,22 @@ fn a_method_is_recorded_by_itself_where_its_copies_are_not_long() {
 fn a_tensor_that_another_one_views_stays_where_the_plan_has_it() {
     let _stand_in = StandIn::take();
     let x = numbers(4, 1.0);
+    let with = |more: &[Table]| [ends(4), more.to_vec()].concat();
     let views = [
         // Value 4 is a view of the input, sent beside it.
         (
-            vec![
-                planned(HOST, 0),
-                planned(DEVICE, 0),
-                planned(DEVICE, 64),
-                planned(HOST, 64),
-                planned(HOST, 0),
-                planned(DEVICE, 128),
-            ],
+            with(&[planned(HOST, 0), planned(DEVICE, 128)]),
             vec![3],
             vec![upload(0, 1), upload(4, 5), delegate(&[1, 5, 2]), download(2, 3)],
         ),
         // A view of the input is sent, and given out as well.
-        (
-            vec![
-                planned(HOST, 0),
-                planned(DEVICE, 0),
-                planned(DEVICE, 64),
-                planned(HOST, 64),
-                planned(HOST, 0),
-            ],
-            vec![3, 4],
-            vec![upload(4, 1), delegate(&[1, 2]), download(2, 3)],
-        ),
+        (with(&[planned(HOST, 0)]), vec![3, 4], vec![upload(4, 1), delegate(&[1, 2]), download(2, 3)]),
         // A view of an output is another one.
-        (
-            vec![
-                planned(HOST, 0),
-                planned(DEVICE, 0),
-                planned(DEVICE, 64),
-                planned(HOST, 64),
-                planned(HOST, 64),
-            ],
-            vec![3, 4],
-            vec![upload(0, 1), delegate(&[1, 2]), download(2, 3)],
-        ),
+        (with(&[planned(HOST, 64)]), vec![3, 4], vec![upload(0, 1), delegate(&[1, 2]), download(2, 3)]),
         // What is fetched is a view of what the delegate wrote.
-        (
-            vec![
-                planned(HOST, 0),
-                planned(DEVICE, 0),
-                planned(DEVICE, 64),
-                planned(HOST, 64),
-                planned(DEVICE, 64),
-            ],
-            vec![3],
-            vec![upload(0, 1), delegate(&[1, 2]), download(4, 3)],
-        ),
+        (with(&[planned(DEVICE, 64)]), vec![3], vec![upload(0, 1), delegate(&[1, 2]), download(4, 3)]),
         // What is fetched is a view of what was sent.
-        (
-            vec![
-                planned(HOST, 0),
-                planned(DEVICE, 0),
-                planned(DEVICE, 64),
-                planned(HOST, 64),
-                planned(DEVICE, 0),
-            ],
-            vec![3],
-            vec![upload(0, 1), delegate(&[1, 2]), download(4, 3)],
-        ),
+        (with(&[planned(DEVICE, 0)]), vec![3], vec![upload(0, 1), delegate(&[1, 2]), download(4, 3)]),
     ];
     for (at, (values, outputs, steps)) in views.into_iter().enumerate() {
         for max_mapped_bytes in [0, 1, 1 << 20] {
