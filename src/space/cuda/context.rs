@@ -6,7 +6,7 @@
 
 use super::copy::CopyKernel;
 use super::driver::{Driver, Failure, done, driver};
-use super::mapped::Mapped;
+use super::peers::Mapped;
 use crate::space::SpaceId;
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -18,7 +18,7 @@ mod device;
 pub(crate) mod driver;
 mod event;
 mod graph;
-mod mapped;
+mod peers;
 mod pinned;
 mod queue;
 mod staging;
