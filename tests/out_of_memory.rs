@@ -55,7 +55,7 @@ fn a_refusal_allocates_nothing() {
         let before = CALLS.get();
         let errors = [
             scope.try_alloc_slice_with(1 << 20, |_| 0_u8).unwrap_err(),
-            scope.arena().allocate(layout).unwrap_err(),
+            scope.allocate(layout).unwrap_err(),
             pool.allocate(layout).unwrap_err(),
             pool.acquire(&Request::new(layout).tagged(tag)).unwrap_err(),
         ];

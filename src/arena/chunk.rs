@@ -16,7 +16,7 @@
 //!   it stands one before. So a cursor tells its chunk, also where two of them touch.
 //! * **C5** Where the space gives zeroes, bytes of a chunk from `dirty_bytes` on read as zero.
 
-use super::bump::{ADDRESS_MAX, depth, place};
+use super::bump::{ADDRESS_MAX, place};
 use crate::align::{align_down, checked_align_up};
 use crate::space::{AllocError, AllocErrorKind, Block, MemorySpace, ask, ask_range};
 use core::alloc::Layout;
@@ -86,7 +86,7 @@ impl Chunk {
 
     /// How many bytes from its start on a block for `layout` needs, placed after the first `used_bytes`.
     fn needed_bytes(&self, used_bytes: usize, layout: Layout) -> usize {
-        depth(place(depth(self.base() + used_bytes), layout).next) - self.base()
+        place(self.base() + used_bytes, layout).next - self.base()
     }
 
     /// Whether it can hold the block, by growing in place if need be.
@@ -101,7 +101,6 @@ impl Chunk {
 pub(super) struct Chunks {
     pub(super) list: List,
     pub(super) current: usize,
-    pub(super) growth: Growth,
     /// The sum of what the chunks have committed.
     capacity_bytes: usize,
 }
@@ -145,14 +144,13 @@ impl List {
 }
 
 impl Chunks {
-    pub(super) const fn new(growth: Growth) -> Self {
-        Self { list: List { first: None, rest: Vec::new() }, current: 0, growth, capacity_bytes: 0 }
+    pub(super) const fn new() -> Self {
+        Self { list: List { first: None, rest: Vec::new() }, current: 0, capacity_bytes: 0 }
     }
 
-    /// The chunk in which a cursor of this depth stood, and how many of its bytes were given out; none for one from
-    /// before all chunks.
-    pub(super) fn place_of(&self, cursor: usize) -> Option<(usize, usize)> {
-        let address = depth(cursor);
+    /// The chunk in which a cursor stood here, and how many of its bytes were given out; none for one from before all
+    /// chunks.
+    pub(super) fn place_of(&self, address: usize) -> Option<(usize, usize)> {
         self.list.iter().enumerate().find_map(|(index, chunk)| {
             let offset_bytes = address.checked_sub(chunk.base())?;
             (offset_bytes <= chunk.reach_bytes()).then(|| (index, chunk.bytes_at(offset_bytes)))
@@ -185,20 +183,10 @@ impl Chunks {
         self.list.get_mut(self.current)
     }
 
-    /// The quick way to the first chunk, of exact blocks and small, where there is none yet; `None` where another is
-    /// needed.
-    #[inline(always)]
-    pub(super) fn start(&mut self, space: &impl MemorySpace, layout: Layout) -> Option<&Chunk> {
-        let align = space.base_align();
-        let size_bytes = first_bytes(space);
-        let is_usual = matches!(self.growth, Growth::Reserve(_)) && space.as_reserve().is_none();
-        let fits = layout.size() < size_bytes && layout.align() <= align;
-        let (true, true, Ok(first)) = (is_usual, fits, Layout::from_size_align(size_bytes, align)) else {
-            return None;
-        };
-        let block = in_reach(space, ask(space, first).ok()?, false)?;
-        self.capacity_bytes = size_bytes;
-        Some(self.list.first.insert(Chunk::new(space, block, false, false)))
+    /// Takes the first chunk into the books, a block of [`first_block`].
+    #[cold]
+    pub(super) fn book_first(&mut self, space: &impl MemorySpace, block: Block) {
+        self.push(Chunk::new(space, block, false, false));
     }
 
     /// Whether the last byte of the current chunk is there, beyond where the cursor stands (C4).
@@ -211,6 +199,7 @@ impl Chunks {
     pub(super) fn make_room(
         &mut self,
         space: &impl MemorySpace,
+        growth: Growth,
         used_bytes: usize,
         layout: Layout,
     ) -> Result<(), AllocError> {
@@ -222,7 +211,7 @@ impl Chunks {
             if !chunk.can_hold(used_bytes, layout) {
                 continue;
             }
-            match self.commit_for(space, index, used_bytes, layout) {
+            match self.commit_for(space, growth, index, used_bytes, layout) {
                 Ok(()) => {
                     self.enter(index);
                     return Ok(());
@@ -234,12 +223,12 @@ impl Chunks {
         if let Some(error) = failure {
             return Err(error);
         }
-        let chunk = self.take(space, layout)?;
+        let chunk = self.take(space, growth, layout)?;
         let is_reserved = chunk.is_reserved;
         self.push(chunk);
         let index = self.list.len() - 1;
         // An exact chunk has all its memory.
-        if is_reserved && let Err(error) = self.commit_for(space, index, 0, layout) {
+        if is_reserved && let Err(error) = self.commit_for(space, growth, index, 0, layout) {
             if let Some(chunk) = self.pop() {
                 give_back(space, &chunk);
             }
@@ -263,12 +252,13 @@ impl Chunks {
     fn commit_for(
         &mut self,
         space: &impl MemorySpace,
+        growth: Growth,
         index: usize,
         used_bytes: usize,
         layout: Layout,
     ) -> Result<(), AllocError> {
         let capacity_bytes = self.capacity_bytes();
-        let fixed = self.growth == Growth::Fixed;
+        let fixed = growth == Growth::Fixed;
         let never_fits = || AllocError::new(space.id(), layout, AllocErrorKind::NeverFits);
         let chunk = self.list.get_mut(index).ok_or_else(never_fits)?;
         let needed_bytes = chunk.needed_bytes(used_bytes, layout);
@@ -308,11 +298,11 @@ impl Chunks {
     }
 
     /// A new chunk in which `layout` fits once memory is committed.
-    fn take(&self, space: &impl MemorySpace, layout: Layout) -> Result<Chunk, AllocError> {
+    fn take(&self, space: &impl MemorySpace, growth: Growth, layout: Layout) -> Result<Chunk, AllocError> {
         let capacity_bytes = self.capacity_bytes();
         let refused = |kind| AllocError::new(space.id(), layout, kind).with_live(capacity_bytes);
         let never_fits = || refused(AllocErrorKind::NeverFits);
-        if let (Growth::Reserve(reserve_bytes), Some(reserve)) = (self.growth, space.as_reserve()) {
+        if let (Growth::Reserve(reserve_bytes), Some(reserve)) = (growth, space.as_reserve()) {
             let padded_bytes = layout.size().checked_add(layout.align()).ok_or_else(never_fits)?;
             // Each further range is as large as all so far, so that their number stays small.
             let size_bytes = padded_bytes.saturating_mul(2).max(reserve_bytes).max(self.reserved_bytes());
@@ -324,12 +314,12 @@ impl Chunks {
                 }
             }
         }
-        if self.growth == Growth::Fixed && self.list.len() > 0 {
+        if growth == Growth::Fixed && self.list.len() > 0 {
             let fits_empty = layout.size() <= capacity_bytes;
             let kind = if fits_empty { AllocErrorKind::NotNow } else { AllocErrorKind::NeverFits };
             return Err(refused(kind));
         }
-        let step_bytes = match self.growth {
+        let step_bytes = match growth {
             Growth::Fixed | Growth::Exact => 0,
             Growth::Chunks => EXACT_BYTES_MIN.max(capacity_bytes / 8),
             // A small arena stays small; it grows fourfold until that would be noticed.
@@ -339,7 +329,7 @@ impl Chunks {
             Growth::Reserve(_) => STEP_BYTES_MIN + capacity_bytes / 8,
         };
         let align = layout.align().max(space.base_align());
-        let is_sole = self.growth == Growth::Fixed;
+        let is_sole = growth == Growth::Fixed;
         // Of one byte, a chunk that others may follow would have no place for the cursor but its start (C4).
         let least_bytes = layout.size().max(if is_sole { 1 } else { 2 });
         for size_bytes in [step_bytes.max(least_bytes), least_bytes] {
@@ -435,11 +425,40 @@ fn first_bytes(space: &impl MemorySpace) -> usize {
     space.base_align().saturating_mul(16).clamp(FIRST_BYTES_MIN, STEP_BYTES_MIN)
 }
 
+/// The layout of a first chunk, which is of so many bytes.
+#[inline]
+pub(super) fn first_layout(space: &impl MemorySpace, size_bytes: usize) -> Layout {
+    let layout = Layout::from_size_align(size_bytes, space.base_align());
+    // A space that now names another alignment breaks its terms.
+    layout.or_else(|_| Layout::from_size_align(size_bytes, 1)).unwrap_or(Layout::new::<()>())
+}
+
+/// The quick way to the block of a first chunk, exact and small, in which `layout` leaves something free; `None` where
+/// another chunk is needed.
+#[inline(always)]
+pub(super) fn first_block(space: &impl MemorySpace, growth: Growth, layout: Layout) -> Option<Block> {
+    let align = space.base_align();
+    let size_bytes = first_bytes(space);
+    let is_usual = matches!(growth, Growth::Reserve(_)) && space.as_reserve().is_none();
+    let fits = layout.size() < size_bytes && layout.align() <= align;
+    let (true, true, Ok(first)) = (is_usual, fits, Layout::from_size_align(size_bytes, align)) else {
+        return None;
+    };
+    in_reach(space, ask(space, first).ok()?, false)
+}
+
+/// Gives back the block of a first chunk that was never booked. Nothing uses it.
+#[inline]
+pub(super) fn give_back_first(space: &impl MemorySpace, block: Block) {
+    // SAFETY: it came from `allocate`, by `first_block`, and was not deallocated.
+    unsafe { space.deallocate(block) };
+}
+
 /// A fresh block where an arena can manage it; one that lies out of reach is given back.
 #[inline]
 fn in_reach(space: &impl MemorySpace, block: Block, is_reserved: bool) -> Option<Block> {
-    let bases = 2..ADDRESS_MAX.saturating_sub(block.size_bytes());
-    if bases.contains(&block.address().addr().get()) {
+    let past_two = block.address().addr().get().wrapping_sub(2);
+    if past_two < (ADDRESS_MAX - 2).saturating_sub(block.size_bytes()) {
         return Some(block);
     }
     give_back(space, &Chunk::new(space, block, is_reserved, false));

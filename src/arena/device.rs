@@ -4,6 +4,7 @@
 //! Deliberately absent: reading and writing. A range is an address, a count and an element type, for a launch or
 //! a copy; it does not dereference.
 
+use super::head::Head;
 use super::{Arena, Scope};
 use crate::align::checked_range;
 use crate::space::{AllocError, MemorySpace};
@@ -75,11 +76,11 @@ impl<T> fmt::Debug for DevicePtr<'_, T> {
 }
 
 /// Room for `len` elements.
-fn take<'a, T, S: MemorySpace>(arena: &Arena<S>, len: usize) -> Result<DevicePtr<'a, T>, AllocError> {
+fn take<T, S: MemorySpace>(head: Head<'_, S, false>, len: usize) -> Result<DevicePtr<'_, T>, AllocError> {
     let size_bytes = len.saturating_mul(size_of::<T>());
     let layout = Layout::array::<T>(len)
-        .map_err(|_| AllocError::too_large(arena.space().id(), size_bytes, align_of::<T>()))?;
-    let block = arena.allocate(layout)?;
+        .map_err(|_| AllocError::too_large(head.arena.space().id(), size_bytes, align_of::<T>()))?;
+    let block = head.by_own(|arena| arena.allocate(layout))?;
     Ok(DevicePtr { address: block.address_bits(), len, of: PhantomData })
 }
 
@@ -89,7 +90,7 @@ impl<S: MemorySpace> Arena<S> {
     /// # Errors
     /// [`AllocError`], as [`allocate`](Self::allocate).
     pub fn alloc_device<T>(&self, len: usize) -> Result<DevicePtr<'_, T>, AllocError> {
-        take(self, len)
+        take(self.any_head(), len)
     }
 }
 
@@ -99,6 +100,6 @@ impl<'a, S: MemorySpace> Scope<'a, S> {
     /// # Errors
     /// [`AllocError`], as [`allocate`](Arena::allocate).
     pub fn alloc_device<T>(&self, len: usize) -> Result<DevicePtr<'a, T>, AllocError> {
-        take(self.arena, len)
+        take(self.head, len)
     }
 }

@@ -14,22 +14,23 @@
 //! [`Pool`](crate::pool::Pool) or a `Box`.
 //!
 //! # Invariants
-//! * **A1** What lies between the cursor, at `depth`, and `end` is within the committed part of the current chunk,
-//!   or nothing fits there.
+//! * **A1** What lies between the cursor and its `end` is within the committed part of the current chunk, or nothing fits
+//!   there.
 //! * **A2** `base` is the pointer to the current chunk, with its provenance, which was exposed.
-//! * **A3** Nothing from the cursor to the end of the current chunk, nor in later chunks, is given out. Where the
-//!   cursor is `NOWHERE`, nothing is given out at all, whatever chunks are there.
-//! * **A4** In the first chunk, `high` or `depth` is the least deep that the cursor was since the chunk was entered,
-//!   and every point to go back to is in this chunk or before it. Anywhere else `high` is deeper than any cursor:
-//!   whoever goes back takes the careful way.
-//! * **A5** At the start of a later chunk `end` is the cursor, as if nothing were free: a block of a chunk that touches
-//!   this one ends there, and must not grow into it.
+//! * **A3** Nothing from the cursor to the end of the current chunk, nor in later chunks, is given out. Where the cursor
+//!   is `NOWHERE`, nothing is given out at all, whatever chunks are there. While a scope is open its cursor is meant, and
+//!   it stands in the current chunk.
+//! * **A4** `high`, or the cursor where it is further, is as far as the cursor came since the current chunk was entered;
+//!   `high` is at most the cursor's end.
+//! * **A5** A block that may be freed or grown alone, of a collection, ends at `high` or before: freeing it need not look
+//!   how far the cursor came. It never ends at the end of a chunk that others may follow, where the next may start.
 
 #[cfg(feature = "allocator-api2")]
 mod allocator;
 mod bump;
 mod chunk;
 mod device;
+mod head;
 mod lender;
 mod meter;
 mod names;
@@ -50,12 +51,13 @@ pub use shared::SharedArena;
 pub use stats::ArenaStats;
 
 use crate::space::{AllocError, AllocErrorKind, Block, MemorySpace, Poison, dangling};
-use bump::{Fit, NOWHERE, depth, fit, place};
+use bump::{NOWHERE, place};
 use chunk::{Chunks, Growth};
 use core::alloc::Layout;
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, RefCell, RefMut};
 use core::num::NonZeroUsize;
 use core::ptr::NonNull;
+use head::Cursor;
 use names::Names;
 
 #[cfg(not(target_pointer_width = "64"))]
@@ -91,18 +93,22 @@ const RESERVE_BYTES: usize = 64 << 30;
 #[doc(alias = "region")]
 #[doc(alias = "zone")]
 #[derive(Debug)]
+#[repr(C)]
 pub struct Arena<S: MemorySpace> {
-    depth: Cell<usize>,
-    end: Cell<usize>,
+    // First, so that one register leads to both.
+    cursor: Cursor,
     base: Cell<NonNull<u8>>,
     high: Cell<usize>,
     /// Live bytes in the chunks before the current one.
     before_bytes: Cell<usize>,
     /// The peak, as far as `high` does not say more.
     peak_bytes: Cell<usize>,
+    // Apart from `blocks`: side by side, both are taken for a vector, which is slower.
     padding_bytes: Cell<usize>,
-    chunks: RefCell<Chunks>,
+    growth: Cell<Growth>,
     blocks: Cell<u64>,
+    /// Read by [`chunks`](Self::chunks), which knows of the first one in any case.
+    books: RefCell<Chunks>,
     names: RefCell<Option<Box<Names>>>,
     space: S,
 }
@@ -139,15 +145,15 @@ impl<S: MemorySpace> Arena<S> {
 
     const fn with_growth(space: S, growth: Growth) -> Self {
         Self {
-            depth: Cell::new(NOWHERE),
-            end: Cell::new(usize::MAX),
+            cursor: Cursor::nowhere(),
             base: Cell::new(NonNull::dangling()),
-            high: Cell::new(usize::MAX),
+            high: Cell::new(0),
             before_bytes: Cell::new(0),
             peak_bytes: Cell::new(0),
             padding_bytes: Cell::new(0),
+            growth: Cell::new(growth),
             blocks: Cell::new(0),
-            chunks: RefCell::new(Chunks::new(growth)),
+            books: RefCell::new(Chunks::new()),
             names: RefCell::new(None),
             space,
         }
@@ -177,7 +183,7 @@ impl<S: MemorySpace> Arena<S> {
             return Ok(Block::empty(layout));
         }
         self.grow(layout)?;
-        let before = self.depth.get();
+        let before = self.cursor.position.get();
         let address = self.bump_to_the_end(layout).ok_or_else(|| self.never_fits(layout))?;
         self.count(before, address);
         Ok(Block::new(address, layout))
@@ -185,8 +191,8 @@ impl<S: MemorySpace> Arena<S> {
 
     #[inline(always)]
     fn bump_counted(&self, layout: Layout) -> Option<NonNull<u8>> {
-        let before = self.depth.get();
-        let address = self.bump(layout)?;
+        let before = self.cursor.position.get();
+        let address = self.address(self.head().bump(layout)?);
         self.count(before, address);
         Some(address)
     }
@@ -194,7 +200,7 @@ impl<S: MemorySpace> Arena<S> {
     #[inline(always)]
     fn count(&self, before: usize, address: NonNull<u8>) {
         self.blocks.set(self.blocks.get() + 1);
-        self.padding_bytes.set(self.padding_bytes.get() + (before - depth(address.addr().get())));
+        self.padding_bytes.set(self.padding_bytes.get() + (address.addr().get() - before));
     }
 
     /// A block for `layout`, and how many bytes from its start on may hold old data: where the space gives
@@ -208,9 +214,9 @@ impl<S: MemorySpace> Arena<S> {
             return Ok((block, 0));
         }
         let start = block.address().addr().get();
-        let stale_bytes = match self.chunks.borrow_mut().current() {
+        let stale_bytes = match self.chunks().current() {
             Some(chunk) => {
-                let clean_from = depth(self.high.get()).max(chunk.base() + chunk.dirty_bytes);
+                let clean_from = self.high.get().max(chunk.base() + chunk.dirty_bytes);
                 clean_from.saturating_sub(start).min(layout.size())
             }
             None => layout.size(),
@@ -242,30 +248,26 @@ impl<S: MemorySpace> Arena<S> {
         let align = self.space.base_align();
         let layout = Layout::from_size_align(size_bytes, align)
             .map_err(|_| AllocError::too_large(self.space.id(), size_bytes, align))?;
-        if size_bytes == 0 || fit(self.depth.get(), self.end.get(), layout).is_some() {
-            return Ok(());
-        }
-        self.grow(layout)?;
-        self.close();
-        Ok(())
+        let fits = place(self.cursor.position.get(), layout).next <= self.cursor.end.get();
+        if size_bytes == 0 || fits { Ok(()) } else { self.grow(layout) }
     }
 
     /// Takes one exact chunk of `size_bytes`, where there is none yet.
     fn make_exact_room(&self, size_bytes: usize) -> Result<(), AllocError> {
-        let growth = core::mem::replace(&mut self.chunks.borrow_mut().growth, Growth::Exact);
+        let growth = self.growth.replace(Growth::Exact);
         let result = self.make_room(size_bytes);
-        self.chunks.borrow_mut().growth = growth;
+        self.growth.set(growth);
         result
     }
 
     /// Memory held, in bytes.
     pub fn capacity_bytes(&self) -> usize {
-        self.chunks.borrow().capacity_bytes()
+        self.chunks().capacity_bytes()
     }
 
     /// Addresses held, in bytes.
     fn reserved_bytes(&self) -> usize {
-        self.chunks.borrow().reserved_bytes()
+        self.chunks().reserved_bytes()
     }
 
     /// Takes every block back at once and keeps the memory. O(1).
@@ -276,8 +278,8 @@ impl<S: MemorySpace> Arena<S> {
         }
         self.padding_bytes.set(0);
         self.blocks.set(0);
-        if self.depth.get() >= self.high.get() {
-            self.depth.set(depth(self.base.get().addr().get()));
+        if self.books.get_mut().current == 0 && self.cursor.position.get() <= self.high.get() {
+            self.cursor.position.set(self.base.get().addr().get());
         } else {
             self.rewind_with_care(NOWHERE);
         }
@@ -293,17 +295,18 @@ impl<S: MemorySpace> Arena<S> {
     pub fn trim_to(&mut self, keep_bytes: usize) {
         self.note_high();
         let used_bytes = self.used_bytes();
-        let mut chunks = self.chunks.borrow_mut();
+        let mut chunks = self.chunks();
         chunks.trim(&self.space, used_bytes, keep_bytes);
         self.stand(&mut chunks, used_bytes);
     }
 
     /// What is held and given out.
     pub fn stats(&self) -> ArenaStats {
-        let chunks = self.chunks.borrow();
+        let (live_bytes, peak_bytes) = (self.live_bytes(), self.peak_bytes.get().max(self.high_bytes()));
+        let chunks = self.chunks();
         ArenaStats {
-            live_bytes: self.live_bytes(),
-            peak_bytes: self.peak_bytes.get().max(self.high_bytes()),
+            live_bytes,
+            peak_bytes,
             capacity_bytes: chunks.capacity_bytes(),
             reserved_bytes: chunks.reserved_bytes(),
             padding_bytes: self.padding_bytes.get(),
@@ -320,31 +323,30 @@ impl<S: MemorySpace> Arena<S> {
     /// What [`live_bytes`](Self::live_bytes) will be after a block for `layout`, if it fits where it stands.
     fn live_bytes_after(&self, layout: Layout) -> usize {
         // A reserved range continues after its end; a new chunk starts aligned.
-        match self.depth.get() {
+        match self.cursor.position.get() {
             NOWHERE => layout.size(),
-            from => self.live_bytes() + (from - place(from, layout).next),
+            from => self.live_bytes() + (place(from, layout).next - from),
         }
     }
 
     /// Given out in the current chunk, in bytes.
     fn used_bytes(&self) -> usize {
-        self.bytes_at(self.depth.get())
+        self.bytes_at(self.cursor.position.get())
     }
 
-    /// Given out in the current chunk where the cursor stands at this depth, in bytes.
-    fn bytes_at(&self, cursor: usize) -> usize {
-        if cursor == NOWHERE {
+    /// Given out in the current chunk where the cursor stands here, in bytes.
+    fn bytes_at(&self, position: usize) -> usize {
+        if position == NOWHERE {
             return 0;
         }
-        let offset_bytes = depth(cursor) - self.base.get().addr().get();
-        let chunks = self.chunks.borrow();
-        chunks.list.get(chunks.current).map_or(0, |chunk| chunk.bytes_at(offset_bytes))
+        let offset_bytes = position - self.base.get().addr().get();
+        self.chunks().current().map_or(0, |chunk| chunk.bytes_at(offset_bytes))
     }
 
     /// The most given out in the current chunk at a time, as far as `high` and the cursor know.
     fn most_used_bytes(&self) -> usize {
         let high = self.high.get();
-        let high_bytes = if high == usize::MAX { 0 } else { self.bytes_at(high) };
+        let high_bytes = if high == 0 { 0 } else { self.bytes_at(high) };
         high_bytes.max(self.used_bytes())
     }
 
@@ -352,44 +354,53 @@ impl<S: MemorySpace> Arena<S> {
         self.before_bytes.get() + self.most_used_bytes()
     }
 
-    /// The address of a block for `layout`, off the cursor. The hot path.
-    #[inline(always)]
-    fn bump(&self, layout: Layout) -> Option<NonNull<u8>> {
-        let Fit { start, next } = fit(self.depth.get(), self.end.get(), layout)?;
-        self.depth.set(next);
-        Some(self.address(start))
+    /// The chunks, the first one included where [`start`](Self::start) did not book it.
+    fn chunks(&self) -> RefMut<'_, Chunks> {
+        let mut chunks = self.books.borrow_mut();
+        if let Some(block) = self.unbooked(chunks.list.len()) {
+            chunks.book_first(&self.space, block);
+        }
+        chunks
     }
 
-    /// The same, the last byte of the chunk included (C4). The chunk has room for it.
-    fn bump_to_the_end(&self, layout: Layout) -> Option<NonNull<u8>> {
-        let Fit { start, next } = place(self.depth.get(), layout);
-        if next + 1 < self.end.get() {
+    /// The first chunk, where it is not among the `booked` ones.
+    #[inline]
+    fn unbooked(&self, booked: usize) -> Option<Block> {
+        let end = self.cursor.end.get();
+        if end == 0 || booked > 0 {
             return None;
         }
-        self.depth.set(next.max(self.end.get()));
-        Some(self.address(start))
+        let base = self.base.get();
+        // C4: the cursor's end is one before the chunk's.
+        Some(Block::new(base, chunk::first_layout(&self.space, end + 1 - base.addr().get())))
     }
 
-    /// The pointer to the byte at this depth, which lies in the current chunk.
+    /// The pointer to this byte, which lies in the current chunk.
     #[inline(always)]
     fn address(&self, start: usize) -> NonNull<u8> {
         // SAFETY: A1: it fits, so there is a current chunk, and the start is at least its base, which is not 0.
-        let start = unsafe { NonZeroUsize::new_unchecked(depth(start)) };
+        let start = unsafe { NonZeroUsize::new_unchecked(start) };
         // A2. Compiled, the base would be read and subtracted again.
         if cfg!(miri) { self.base.get().with_addr(start) } else { NonNull::with_exposed_provenance(start) }
     }
 
-    #[inline(always)]
-    fn bump_or_grow(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
-        match self.bump(layout) {
-            Some(address) => Ok(address),
-            None => self.grow_and_bump(layout),
+    /// The address of a block for `layout`, the last byte of the chunk included (C4). The chunk has room for it.
+    fn bump_to_the_end(&self, layout: Layout) -> Option<NonNull<u8>> {
+        let (fit, end) = (place(self.cursor.position.get(), layout), self.cursor.end.get());
+        if fit.next > end + 1 {
+            return None;
         }
+        self.cursor.position.set(fit.next.min(end));
+        Some(self.address(fit.start))
     }
 
+    /// The address of a block for `layout`, where there may be no room.
     #[cold]
     #[inline(never)]
     fn grow_and_bump(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
+        if let Some(start) = self.head().bump(layout) {
+            return Ok(self.address(start));
+        }
         if layout.size() == 0 {
             return Ok(dangling(layout.align()));
         }
@@ -401,50 +412,50 @@ impl<S: MemorySpace> Arena<S> {
         AllocError::new(self.space.id(), layout, AllocErrorKind::NeverFits).with_live(self.live_bytes())
     }
 
-    /// The first block of an arena that is small at first, in few steps: for arenas that come and go.
+    /// The first block of an arena that is small at first, in few steps: for arenas that come and go. Its chunk is booked
+    /// when somebody asks for the books.
     #[inline(always)]
     fn start(&self, layout: Layout) -> Option<NonNull<u8>> {
-        if self.end.get() != usize::MAX || layout.size() == 0 {
+        if self.cursor.end.get() != 0 || layout.size() == 0 {
             return None;
         }
-        let mut chunks = self.chunks.borrow_mut();
-        let chunk = chunks.start(&self.space, layout)?;
-        let base = chunk.block.address();
+        let chunk = chunk::first_block(&self.space, self.growth.get(), layout)?;
+        let (base, start) = (chunk.address(), chunk.address().addr().get());
         base.expose_provenance();
         self.base.set(base);
-        self.end.set(depth(chunk.base() + chunk.reach_bytes()));
-        self.high.set(depth(chunk.base()));
+        self.cursor.end.set(start + (chunk.size_bytes() - 1));
+        self.high.set(start);
         // The block is at the start, which is aligned, and leaves something free.
-        self.depth.set(depth(chunk.base() + layout.size()));
+        self.cursor.position.set(start + layout.size());
         Some(base)
     }
 
-    /// Makes room for `layout` and stands where it is, for the caller to give out (A5).
+    /// Makes room for `layout` and stands where it is, for the caller to give out.
     #[cold]
     #[inline(never)]
     fn grow(&self, layout: Layout) -> Result<(), AllocError> {
-        let (cursor, end) = (self.depth.get(), self.end.get());
-        let needs_last_byte = cursor > end && place(cursor, layout).next + 1 == end;
-        if needs_last_byte && self.chunks.borrow().has_last_byte() {
+        let (from, end) = (self.cursor.position.get(), self.cursor.end.get());
+        let needs_last_byte = from < end && place(from, layout).next == end + 1;
+        if needs_last_byte && self.chunks().has_last_byte() {
             return Ok(());
         }
         self.note_high();
         let used_bytes = self.used_bytes();
-        let mut chunks = self.chunks.borrow_mut();
+        let mut chunks = self.chunks();
         let from = chunks.current;
         let is_first = chunks.list.len() == 0;
         if let Some(chunk) = chunks.current() {
             chunk.left_bytes = used_bytes;
         }
-        if let Err(error) = chunks.make_room(&self.space, used_bytes, layout) {
+        if let Err(error) = chunks.make_room(&self.space, self.growth.get(), used_bytes, layout) {
             drop(chunks);
             return Err(self.explain(error));
         }
         if is_first || chunks.current != from {
             self.before_bytes.set(self.before_bytes.get() + used_bytes);
-            self.stand_open(&mut chunks, 0);
+            self.stand(&mut chunks, 0);
         } else {
-            self.stand_open(&mut chunks, used_bytes);
+            self.stand(&mut chunks, used_bytes);
         }
         Ok(())
     }
@@ -453,7 +464,7 @@ impl<S: MemorySpace> Arena<S> {
     fn note_high(&self) {
         self.peak_bytes.set(self.peak_bytes.get().max(self.high_bytes()));
         let used_bytes = self.most_used_bytes();
-        if let Some(chunk) = self.chunks.borrow_mut().current() {
+        if let Some(chunk) = self.chunks().current() {
             chunk.dirty_bytes = chunk.dirty_bytes.max(used_bytes);
         }
     }
@@ -462,11 +473,12 @@ impl<S: MemorySpace> Arena<S> {
     #[cold]
     #[inline(never)]
     fn poison_from(&self, poison: &dyn Poison, mark: usize) {
-        let chunks = self.chunks.borrow();
+        let here_bytes = self.used_bytes();
+        let chunks = self.chunks();
         // A mark from before the first chunk is the start of the first chunk.
         let (first, kept_bytes) = chunks.place_of(mark).unwrap_or((0, 0));
         for (index, chunk) in chunks.list.iter().enumerate().take(chunks.current + 1).skip(first) {
-            let used_bytes = if index == chunks.current { self.used_bytes() } else { chunk.left_bytes };
+            let used_bytes = if index == chunks.current { here_bytes } else { chunk.left_bytes };
             let kept_bytes = if index == first { kept_bytes } else { 0 };
             if let Some(part) = chunk.block.part(kept_bytes..used_bytes) {
                 // SAFETY: a part of a chunk (C1) that was given out and is taken back just now: callers hold
@@ -478,41 +490,29 @@ impl<S: MemorySpace> Arena<S> {
 
     /// Stands after the first `used_bytes` of the current chunk.
     fn stand(&self, chunks: &mut Chunks, used_bytes: usize) {
-        self.stand_open(chunks, used_bytes);
-        self.close();
-    }
-
-    /// Keeps A5 where nothing is given out of the current chunk.
-    fn close(&self) {
-        let cursor = self.depth.get();
-        if self.high.get() == usize::MAX && cursor == depth(self.base.get().addr().get()) {
-            self.end.set(cursor);
-        }
-    }
-
-    /// The same, not keeping A5: the caller gives out what is there.
-    #[inline]
-    fn stand_open(&self, chunks: &mut Chunks, used_bytes: usize) {
-        let is_first = chunks.current == 0;
-        let (base, cursor, end) = match chunks.current() {
+        let (base, position, end) = match chunks.current() {
             Some(chunk) => {
                 let reach_bytes = chunk.reach_bytes();
-                let cursor = chunk.base() + used_bytes.min(reach_bytes);
-                (chunk.block.address(), depth(cursor), depth(chunk.base() + reach_bytes))
+                let position = chunk.base() + used_bytes.min(reach_bytes);
+                (chunk.block.address(), position, chunk.base() + reach_bytes)
             }
-            None => (NonNull::dangling(), NOWHERE, usize::MAX),
+            None => (NonNull::dangling(), NOWHERE, 0),
         };
         base.expose_provenance();
         self.base.set(base);
-        self.depth.set(cursor);
-        self.end.set(end);
-        self.high.set(if is_first && cursor != NOWHERE { cursor } else { usize::MAX });
+        self.cursor.position.set(position);
+        self.cursor.end.set(end);
+        self.high.set(if end == 0 { 0 } else { position });
     }
 }
 
 impl<S: MemorySpace> Drop for Arena<S> {
     #[inline]
     fn drop(&mut self) {
-        self.chunks.get_mut().clear(&self.space);
+        let booked = self.books.get_mut().list.len();
+        match self.unbooked(booked) {
+            Some(block) => chunk::give_back_first(&self.space, block),
+            None => self.books.get_mut().clear(&self.space),
+        }
     }
 }

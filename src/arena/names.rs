@@ -64,7 +64,7 @@ impl<S: MemorySpace> Arena<S> {
     /// let mut arena = Arena::new(HostSpace::new()).with_name("forward");
     /// arena.scoped_as("attention", |mut scope| {
     ///     scope.alloc([0u8; 100]);
-    ///     scope.scoped_as("softmax", |inner| {
+    ///     scope.scoped_as("softmax", |mut inner| {
     ///         inner.alloc([0u8; 30]);
     ///         let owners: Vec<_> = inner.arena().tags().iter().map(|o| (o.tag.to_string(), o.bytes)).collect();
     ///         assert_eq!(owners, [("forward".into(), 0), ("attention".into(), 100), ("softmax".into(), 30)]);
@@ -73,7 +73,7 @@ impl<S: MemorySpace> Arena<S> {
     /// ```
     pub fn scoped_as<R>(&mut self, name: impl Into<Tag>, f: impl FnOnce(Scope<'_, S>) -> R) -> R {
         let _close = self.open(name.into());
-        super::scope::run_scoped(self, f)
+        super::scope::run_scoped(self.head(), f)
     }
 
     fn open(&self, name: Tag) -> Close<'_, S> {
@@ -106,7 +106,7 @@ impl<S: MemorySpace> Arena<S> {
 impl<S: MemorySpace> Scope<'_, S> {
     /// [`scoped`](Self::scoped) with a name, as [`Arena::scoped_as`].
     pub fn scoped_as<R>(&mut self, name: impl Into<Tag>, f: impl FnOnce(Scope<'_, S>) -> R) -> R {
-        let _close = self.arena.open(name.into());
-        super::scope::run_scoped(self.arena, f)
+        let _close = self.head.by_own(|arena| arena.open(name.into()));
+        super::scope::run_scoped(self.head, f)
     }
 }

@@ -17,15 +17,17 @@
 //! Deliberately absent: running destructors at the end of a scope.
 
 use super::Arena;
-use super::bump::{NOWHERE, depth};
-use crate::space::MemorySpace;
+use super::bump::NOWHERE;
+use super::head::{Cursor, Head};
+use crate::space::{AllocError, Block, MemorySpace};
+use core::alloc::Layout;
 use core::cmp::Ordering;
 use core::marker::PhantomData;
 
 /// A point in the life of an arena to return to, by [`Arena::rewind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    pub(super) depth: usize,
+    pub(super) position: usize,
     /// The start of the chunk that it is in.
     pub(super) base: usize,
 }
@@ -33,12 +35,12 @@ pub struct Checkpoint {
 impl Checkpoint {
     /// The same as two numbers, for the far side of a C interface.
     pub const fn to_parts(self) -> [usize; 2] {
-        [depth(self.depth), self.base]
+        [self.position, self.base]
     }
 
     /// A point that was taken apart. One where the arena never stood is refused when it is used.
-    pub const fn from_parts([cursor, base]: [usize; 2]) -> Self {
-        Self { depth: depth(cursor), base }
+    pub const fn from_parts([position, base]: [usize; 2]) -> Self {
+        Self { position, base }
     }
 }
 
@@ -59,7 +61,7 @@ impl Checkpoint {
 /// ```
 #[derive(Debug)]
 pub struct Scope<'a, S: MemorySpace> {
-    pub(super) arena: &'a Arena<S>,
+    pub(super) head: Head<'a, S, false>,
     only: PhantomData<&'a mut Arena<S>>,
 }
 
@@ -76,7 +78,8 @@ pub struct Scope<'a, S: MemorySpace> {
 /// ```
 #[derive(Debug)]
 pub struct ScopeGuard<'a, S: MemorySpace> {
-    arena: &'a Arena<S>,
+    outer: Head<'a, S, false>,
+    cursor: Cursor,
     mark: usize,
     only: PhantomData<&'a mut Arena<S>>,
 }
@@ -85,25 +88,25 @@ impl<S: MemorySpace> Arena<S> {
     /// Runs `f` with a scope; what it allocates is taken back when it returns or panics.
     #[inline(always)]
     pub fn scoped<R>(&mut self, f: impl FnOnce(Scope<'_, S>) -> R) -> R {
-        run_scoped(self, f)
+        run_scoped(self.head(), f)
     }
 
     /// A guard that takes back, when dropped, what is allocated through it.
     #[inline(always)]
     pub fn scope_guard(&mut self) -> ScopeGuard<'_, S> {
-        ScopeGuard { mark: self.depth.get(), arena: self, only: PhantomData }
+        ScopeGuard::new(self.any_head())
     }
 
     /// A scope as long as this borrow that takes nothing back: for allocations beside inner scopes.
     #[inline(always)]
     pub fn root_scope(&mut self) -> Scope<'_, S> {
-        Scope { arena: self, only: PhantomData }
+        Scope { head: self.any_head(), only: PhantomData }
     }
 
     /// The point where the arena stands now.
     #[inline(always)]
     pub fn checkpoint(&self) -> Checkpoint {
-        Checkpoint { depth: self.depth.get(), base: self.base.get().addr().get() }
+        Checkpoint { position: self.cursor.position.get(), base: self.base.get().addr().get() }
     }
 
     /// Takes back what was allocated since `checkpoint` and keeps the memory; false, changing nothing,
@@ -121,67 +124,70 @@ impl<S: MemorySpace> Arena<S> {
     /// ```
     pub fn rewind(&mut self, checkpoint: Checkpoint) -> bool {
         self.stood_at(checkpoint) && {
-            self.rewind_to(checkpoint.depth);
+            self.rewind_to(checkpoint.position);
             true
         }
     }
 
     /// Whether the arena stands at `checkpoint` or after it.
     fn stood_at(&self, checkpoint: Checkpoint) -> bool {
-        let (cursor, base) = (self.depth.get(), self.base.get().addr().get());
-        let is_here = checkpoint.base == base && cursor != NOWHERE;
-        if checkpoint.depth == NOWHERE || is_here && (cursor..=depth(base)).contains(&checkpoint.depth) {
+        let (position, base) = (self.cursor.position.get(), self.base.get().addr().get());
+        let is_here = checkpoint.base == base && position != NOWHERE;
+        if checkpoint.position == NOWHERE || is_here && (base..=position).contains(&checkpoint.position) {
             return true;
         }
-        let chunks = self.chunks.borrow();
-        let Some((index, used_bytes)) = chunks.place_of(checkpoint.depth) else { return false };
+        let here_bytes = self.used_bytes();
+        let chunks = self.chunks();
+        let Some((index, used_bytes)) = chunks.place_of(checkpoint.position) else { return false };
         let Some(chunk) = chunks.list.get(index).filter(|chunk| chunk.base() == checkpoint.base) else {
             return false;
         };
         match index.cmp(&chunks.current) {
             Ordering::Less => used_bytes <= chunk.left_bytes,
-            Ordering::Equal => used_bytes <= self.used_bytes(),
+            Ordering::Equal => used_bytes <= here_bytes,
             Ordering::Greater => false,
         }
     }
 
-    /// Stands at the depth `mark` again, where the arena stood before. What was given out since must not be used
-    /// any more: callers hold the arena mutably, so that nothing borrows it.
+    /// Stands at `mark` again, where the arena stood before. What was given out since must not be used any more: callers
+    /// hold the arena mutably, so that nothing borrows it.
     #[inline(always)]
     pub(super) fn rewind_to(&self, mark: usize) {
         // Known when compiled, for spaces that do not.
         if let Some(poison) = self.space.as_poison() {
             self.poison_from(poison, mark);
         }
-        // A4: no higher than `high` is in the first chunk, as the mark is; or the mark is from before it, where
-        // nothing fits, and the next block finds out.
-        if self.depth.get() >= self.high.get() {
-            self.depth.set(mark);
+        let (base, high) = (self.base.get().addr().get(), self.high.get());
+        // A mark from before all chunks is higher.
+        if base <= mark && mark.max(self.cursor.position.get()) <= high {
+            self.cursor.position.set(mark);
         } else {
             self.rewind_with_care(mark);
         }
     }
 
-    /// The same where the arena stands higher than ever, in a later chunk, or nowhere.
+    /// The same where the arena stands higher than ever, the mark is in another chunk, or either is nowhere.
     #[cold]
     #[inline(never)]
     pub(super) fn rewind_with_care(&self, mark: usize) {
-        if self.high.get() != usize::MAX {
-            if self.depth.get() != NOWHERE {
-                self.high.set(self.depth.get());
-            }
-            let start = depth(self.base.get().addr().get());
-            self.depth.set(if mark == NOWHERE { start } else { mark });
+        let (base, position) = (self.base.get().addr().get(), self.cursor.position.get());
+        if position != NOWHERE && (base..=position).contains(&mark) {
+            self.high.set(self.high.get().max(position));
+            self.cursor.position.set(mark);
             return;
         }
         self.note_high();
-        let mut chunks = self.chunks.borrow_mut();
+        let mut chunks = self.chunks();
         // A mark from before the first chunk is the start of the first chunk.
         let (index, used_bytes) = chunks.place_of(mark).unwrap_or((0, 0));
         if index < chunks.current {
             let before_bytes = chunks.list.iter().take(index).map(|chunk| chunk.left_bytes).sum();
             self.before_bytes.set(before_bytes);
             chunks.current = index;
+        } else if position != NOWHERE {
+            self.high.set(self.high.get().max(position));
+            self.cursor.position.set(base);
+            return;
         }
         self.stand(&mut chunks, used_bytes);
     }
@@ -191,64 +197,130 @@ impl<S: MemorySpace> Scope<'_, S> {
     /// Runs `f` with an inner scope; what it allocates is taken back when it returns or panics.
     #[inline(always)]
     pub fn scoped<R>(&mut self, f: impl FnOnce(Scope<'_, S>) -> R) -> R {
-        run_scoped(self.arena, f)
+        self.reclaim();
+        run_scoped(self.head, f)
     }
 
     /// A guard of an inner scope.
     #[inline(always)]
     pub fn scope_guard(&mut self) -> ScopeGuard<'_, S> {
-        ScopeGuard { mark: self.arena.depth.get(), arena: self.arena, only: PhantomData }
+        self.reclaim();
+        ScopeGuard::new(self.head)
     }
 
-    /// The arena, to allocate blocks from or read figures of.
+    /// Stands where the arena does, if that was handed over.
     #[inline(always)]
-    pub fn arena(&self) -> &Arena<S> {
-        self.arena
+    fn reclaim(&mut self) {
+        if self.head.cursor.position.get() == NOWHERE {
+            self.head.follow();
+        }
+    }
+
+    /// A block for `layout`. It stays valid and unmoved until the scope ends.
+    ///
+    /// # Errors
+    /// [`AllocError`] where the space gives no more memory; then nothing has changed.
+    #[inline]
+    pub fn allocate(&self, layout: Layout) -> Result<Block, AllocError> {
+        self.head.by_own(|arena| arena.allocate(layout))
+    }
+
+    /// The arena, to read figures of, or for calls that a scope has not.
+    ///
+    /// ```
+    /// use arenite::{Arena, HostSpace};
+    /// let mut arena = Arena::new(HostSpace::new());
+    /// arena.scoped(|mut scope| {
+    ///     scope.alloc([0u8; 100]);
+    ///     assert_eq!(scope.arena().live_bytes(), 100);
+    /// });
+    /// ```
+    #[inline]
+    pub fn arena(&mut self) -> &Arena<S> {
+        self.head.hand_over()
     }
 }
 
-impl<S: MemorySpace> ScopeGuard<'_, S> {
+impl<'a, S: MemorySpace> ScopeGuard<'a, S> {
+    #[inline(always)]
+    fn new(outer: Head<'a, S, false>) -> Self {
+        Self { cursor: outer.cursor.part(), mark: outer.cursor.position.get(), outer, only: PhantomData }
+    }
+
     /// The scope that this guard ends.
     #[inline(always)]
     pub fn scope(&mut self) -> Scope<'_, S> {
-        Scope { arena: self.arena, only: PhantomData }
+        Scope { head: Head { arena: self.outer.arena, cursor: &self.cursor }, only: PhantomData }
     }
 }
 
 impl<S: MemorySpace> Drop for ScopeGuard<'_, S> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.arena.rewind_to(self.mark);
+        end(self.outer, &self.cursor, self.mark);
     }
 }
 
-/// Runs `f` in a scope of `arena`, of which the caller holds the only right to allocate.
+/// Runs `f` in a scope of `outer`, of which the caller holds the only right to allocate.
 #[inline(always)]
-pub(super) fn run_scoped<S: MemorySpace, R>(arena: &Arena<S>, f: impl FnOnce(Scope<'_, S>) -> R) -> R {
-    let mark = arena.depth.get();
-    let unwinding = Unwinding { arena, mark };
-    let result = f(Scope { arena, only: PhantomData });
+pub(super) fn run_scoped<S: MemorySpace, R, const IS_OWN: bool>(
+    outer: Head<'_, S, IS_OWN>,
+    f: impl FnOnce(Scope<'_, S>) -> R,
+) -> R {
+    let mark = outer.cursor.position.get();
+    let cursor = outer.cursor.part();
+    let unwinding = Unwinding { outer, cursor: &cursor, mark };
+    let result = f(Scope { head: Head { arena: outer.arena, cursor: &cursor }, only: PhantomData });
     #[expect(clippy::mem_forget, reason = "it acts only where `f` panics")]
     core::mem::forget(unwinding);
-    arena.rewind_to(mark);
+    end(outer, &cursor, mark);
     result
 }
 
-/// Rewinds where the function of a scope panics: apart from the way of a return, which stays in registers.
-struct Unwinding<'a, S: MemorySpace> {
-    arena: &'a Arena<S>,
-    mark: usize,
-}
-
-impl<S: MemorySpace> Drop for Unwinding<'_, S> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        unwind_to(self.arena, self.mark);
+/// Ends a scope that began at `mark`, where the cursor of `outer` is.
+#[inline(always)]
+fn end<S: MemorySpace, const IS_OWN: bool>(outer: Head<'_, S, IS_OWN>, cursor: &Cursor, mark: usize) {
+    let position = cursor.position.get();
+    // Whether a space poisons is known when compiled, and mostly whether the arena moved.
+    if !cursor.is_apart.get() || outer.arena.space.as_poison().is_some() {
+        rewind(outer.arena, position, mark);
+        outer.follow();
+    } else if position > outer.arena.high.get() {
+        raise(outer.arena, position);
     }
 }
 
+/// Keeps how far a scope came whose chunk the arena is still in.
 #[cold]
 #[inline(never)]
-fn unwind_to<S: MemorySpace>(arena: &Arena<S>, mark: usize) {
+fn raise<S: MemorySpace>(arena: &Arena<S>, position: usize) {
+    if position != NOWHERE {
+        arena.high.set(position);
+    }
+}
+
+/// Takes back what was given out since `mark`, where the arena's own cursor has moved since or is to, and the scope stood
+/// at `position`.
+#[cold]
+#[inline(never)]
+fn rewind<S: MemorySpace>(arena: &Arena<S>, position: usize, mark: usize) {
+    if position != NOWHERE {
+        arena.cursor.position.set(position);
+    }
     arena.rewind_to(mark);
+}
+
+/// Ends a scope whose function panics: apart from the way of a return, which stays in registers.
+struct Unwinding<'a, S: MemorySpace, const IS_OWN: bool> {
+    outer: Head<'a, S, IS_OWN>,
+    cursor: &'a Cursor,
+    mark: usize,
+}
+
+impl<S: MemorySpace, const IS_OWN: bool> Drop for Unwinding<'_, S, IS_OWN> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        rewind(self.outer.arena, self.cursor.position.get(), self.mark);
+        self.outer.follow();
+    }
 }

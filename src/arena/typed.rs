@@ -5,22 +5,39 @@
 //!
 //! Deliberately absent: destructors. What is allocated here is never dropped, only taken back.
 
+use super::head::Head;
 use super::{Arena, Scope};
 use crate::space::{AllocError, HostAccessible};
 use core::alloc::Layout;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
-impl<S: HostAccessible> Arena<S> {
+impl<'a, S: HostAccessible, const IS_OWN: bool> Head<'a, S, IS_OWN> {
+    /// A block for a layout of values, whose size its alignment divides.
+    #[inline(always)]
+    fn room(self, layout: Layout) -> NonNull<u8> {
+        match self.bump_whole(layout) {
+            Some(start) => self.address(start),
+            None => self.by_own(|arena| arena.grow_or_panic(layout)),
+        }
+    }
+
+    /// The same for `fill` to write to, or why not. The error goes its own way: put together first and taken apart again,
+    /// both ways would cost more.
+    #[inline(always)]
+    fn try_room<R>(self, layout: Layout, fill: impl FnOnce(NonNull<u8>) -> R) -> Result<R, AllocError> {
+        let address = match self.bump_whole(layout) {
+            Some(start) => self.address(start),
+            None => self.by_own(|arena| arena.grow_and_bump(layout))?,
+        };
+        Ok(fill(address))
+    }
+
     /// Room for one `T`.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
-    fn slot<T>(&self) -> &mut MaybeUninit<T> {
-        let address = self.bump_or_panic(Layout::new::<T>());
-        // SAFETY:
-        // * the block has the size and alignment of `T` and is valid memory (A1, `HostAccessible`);
-        // * it is given out once (A3), and not taken back while `self` is borrowed.
-        unsafe { address.cast::<MaybeUninit<T>>().as_mut() }
+    fn slot<T>(self) -> &'a mut MaybeUninit<T> {
+        // SAFETY: a block for this layout, which nobody has.
+        unsafe { slot(self.room(Layout::new::<T>())) }
     }
 
     /// Moves `value` in.
@@ -28,117 +45,110 @@ impl<S: HostAccessible> Arena<S> {
     /// The slow path takes a small value along, so that the fast one saves no register; a large one is
     /// mentioned once, so that it is made in place.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
-    fn put<T>(&self, value: T) -> &mut T {
+    fn put<T>(self, value: T) -> &'a mut T {
         if size_of::<T>() > size_of::<[usize; 2]>() {
             return self.slot().write(value);
         }
-        match self.bump(Layout::new::<T>()) {
-            // SAFETY: as in `slot`.
-            Some(address) => unsafe { address.cast::<MaybeUninit<T>>().as_mut() }.write(value),
-            None => self.grow_and_put(value),
+        match self.bump_whole(Layout::new::<T>()) {
+            // SAFETY: a block for this layout, which nobody has.
+            Some(start) => unsafe { slot(self.address(start)) }.write(value),
+            None if IS_OWN => self.arena.start_or_grow_and_put(value),
+            None => self.by_own(|arena| arena.grow_and_put(value)),
         }
     }
 
     /// Moves `value` in, or says why not. As [`put`](Self::put), and the slow path is a tail call.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
-    fn try_put<T>(&self, value: T) -> Result<&mut T, AllocError> {
+    fn try_put<T>(self, value: T) -> Result<&'a mut T, AllocError> {
         if size_of::<T>() > size_of::<[usize; 2]>() {
-            return Ok(self.try_slot()?.write(value));
+            return self.try_put_with(|| value);
         }
-        match self.bump(Layout::new::<T>()) {
-            // SAFETY: as in `slot`.
-            Some(address) => Ok(unsafe { address.cast::<MaybeUninit<T>>().as_mut() }.write(value)),
-            None => self.grow_and_try_put(value),
+        match self.bump_whole(Layout::new::<T>()) {
+            // SAFETY: a block for this layout, which nobody has.
+            Some(start) => Ok(unsafe { slot(self.address(start)) }.write(value)),
+            None => self.by_own(|arena| arena.grow_and_try_put(value)),
         }
     }
 
-    #[cold]
-    #[inline(never)]
-    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
-    fn grow_and_try_put<T>(&self, value: T) -> Result<&mut T, AllocError> {
-        Ok(self.try_slot()?.write(value))
-    }
-
-    #[cold]
-    #[inline(never)]
-    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
-    fn grow_and_put<T>(&self, value: T) -> &mut T {
-        let layout = Layout::new::<T>();
-        let address = self.start(layout).unwrap_or_else(|| self.grow_or_panic(layout));
-        // SAFETY: as in `slot`.
-        unsafe { address.cast::<MaybeUninit<T>>().as_mut() }.write(value)
-    }
-
-    /// Room for one `T`, or why not.
+    /// Makes a value in place, or says why not.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
-    fn try_slot<T>(&self) -> Result<&mut MaybeUninit<T>, AllocError> {
-        let address = self.bump_or_grow(Layout::new::<T>())?;
-        // SAFETY: as in `slot`.
-        Ok(unsafe { address.cast::<MaybeUninit<T>>().as_mut() })
+    fn try_put_with<T>(self, make: impl FnOnce() -> T) -> Result<&'a mut T, AllocError> {
+        // SAFETY: a block for this layout, which nobody has.
+        self.try_room(Layout::new::<T>(), |address| unsafe { slot(address) }.write(make()))
     }
 
     /// Room for `len` times `T`.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
-    fn slots<T>(&self, len: usize) -> &mut [MaybeUninit<T>] {
-        let Ok(layout) = Layout::array::<T>(len) else { self.panic_too_large::<T>(len) };
-        let address = self.bump_or_panic(layout);
-        // SAFETY:
-        // * the block has the size and alignment of `[T; len]` and is valid memory (A1, `HostAccessible`);
-        // * it is given out once (A3), and not taken back while `self` is borrowed.
-        unsafe { NonNull::slice_from_raw_parts(address.cast::<MaybeUninit<T>>(), len).as_mut() }
+    fn slots<T>(self, len: usize) -> &'a mut [MaybeUninit<T>] {
+        let Ok(layout) = Layout::array::<T>(len) else { self.arena.panic_too_large::<T>(len) };
+        // SAFETY: a block for this layout, which nobody has.
+        unsafe { slots(self.room(layout), len) }
     }
 
-    /// Room for `len` times `T`, or why not.
+    /// Room for `len` times `T` for `fill` to fill, or why not.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
-    fn try_slots<T>(&self, len: usize) -> Result<&mut [MaybeUninit<T>], AllocError> {
-        let layout = Layout::array::<T>(len).map_err(|_| self.too_large::<T>(len))?;
-        let address = self.bump_or_grow(layout)?;
-        // SAFETY: as in `slots`.
-        Ok(unsafe { NonNull::slice_from_raw_parts(address.cast::<MaybeUninit<T>>(), len).as_mut() })
+    fn try_slots<T: 'a, R>(
+        self,
+        len: usize,
+        fill: impl FnOnce(&'a mut [MaybeUninit<T>]) -> R,
+    ) -> Result<R, AllocError> {
+        let layout = Layout::array::<T>(len).map_err(|_| self.arena.too_large::<T>(len))?;
+        // SAFETY: a block for this layout, which nobody has.
+        self.try_room(layout, |address| fill(unsafe { slots(address, len) }))
     }
 
-    /// Room for a copy of a slice, whose size is known to be one.
+    /// A copy of a slice, whose size is known to be one.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
-    fn slots_for<T>(&self, items: &[T]) -> &mut [MaybeUninit<T>] {
-        let address = self.bump_or_panic(Layout::for_value(items));
-        // SAFETY: as in `slots`.
-        unsafe { NonNull::slice_from_raw_parts(address.cast::<MaybeUninit<T>>(), items.len()).as_mut() }
+    fn copy<T: Copy>(self, items: &[T]) -> &'a mut [T] {
+        // SAFETY: a block for this layout, which nobody has.
+        unsafe { slots(self.room(Layout::for_value(items)), items.len()) }.write_copy_of_slice(items)
     }
 
-    /// Room for a copy of a slice, or why not.
+    /// A copy of a slice, or why not.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
-    fn try_slots_for<T>(&self, items: &[T]) -> Result<&mut [MaybeUninit<T>], AllocError> {
-        let address = self.bump_or_grow(Layout::for_value(items))?;
-        // SAFETY: as in `slots`.
-        Ok(unsafe { NonNull::slice_from_raw_parts(address.cast::<MaybeUninit<T>>(), items.len()).as_mut() })
+    fn try_copy<T: Copy>(self, items: &[T]) -> Result<&'a mut [T], AllocError> {
+        self.try_room(Layout::for_value(items), |address| {
+            // SAFETY: a block for this layout, which nobody has.
+            unsafe { slots(address, items.len()) }.write_copy_of_slice(items)
+        })
     }
 
     /// `len` times `T`, zero, or why not.
-    #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
-    fn zeroed<T: bytemuck::Zeroable>(&self, len: usize) -> Result<&mut [T], AllocError> {
-        let layout = Layout::array::<T>(len).map_err(|_| self.too_large::<T>(len))?;
-        let address = self.allocate_zeroed(layout)?.address();
-        // SAFETY:
-        // * the block has the size and alignment of `[T; len]`, is valid memory and zero, which `T` may be;
-        // * it is given out once (A3), and not taken back while `self` is borrowed.
-        Ok(unsafe { NonNull::slice_from_raw_parts(address.cast::<T>(), len).as_mut() })
+    fn zeroed<T: bytemuck::Zeroable>(self, len: usize) -> Result<&'a mut [T], AllocError> {
+        let layout = Layout::array::<T>(len).map_err(|_| self.arena.too_large::<T>(len))?;
+        let address = self.by_own(|arena| arena.allocate_zeroed(layout))?.address();
+        // SAFETY: a block for this layout, which nobody has.
+        let slots = unsafe { slots(address, len) };
+        // SAFETY: it reads as zero, which `T` may be.
+        Ok(unsafe { slots.assume_init_mut() })
     }
+}
 
-    #[inline(always)]
-    fn bump_or_panic(&self, layout: Layout) -> NonNull<u8> {
-        match self.bump(layout) {
-            Some(address) => address,
-            None => self.grow_or_panic(layout),
-        }
-    }
+/// A block as room for one `T`.
+///
+/// # Safety
+/// * It is host memory of an arena (A1), of the size and alignment of `T`, and nobody has it (A3).
+/// * It is not taken back for `'a`: the arena or scope is borrowed so long.
+#[inline(always)]
+unsafe fn slot<'a, T>(address: NonNull<u8>) -> &'a mut MaybeUninit<T> {
+    // SAFETY: says the caller.
+    unsafe { address.cast::<MaybeUninit<T>>().as_mut() }
+}
 
+/// A block as room for `len` times `T`.
+///
+/// # Safety
+/// * It is host memory of an arena (A1), of the size and alignment of `[T; len]`, and nobody has it (A3).
+/// * It is not taken back for `'a`: the arena or scope is borrowed so long.
+#[inline(always)]
+unsafe fn slots<'a, T>(address: NonNull<u8>, len: usize) -> &'a mut [MaybeUninit<T>] {
+    // SAFETY: says the caller.
+    unsafe { NonNull::slice_from_raw_parts(address.cast::<MaybeUninit<T>>(), len).as_mut() }
+}
+
+/// The slow ways, by the arena's own cursor.
+#[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
+impl<S: HostAccessible> Arena<S> {
     #[cold]
     #[inline(never)]
     fn grow_or_panic(&self, layout: Layout) -> NonNull<u8> {
@@ -148,8 +158,34 @@ impl<S: HostAccessible> Arena<S> {
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn start_or_grow_and_put<T>(&self, value: T) -> &mut T {
+        let layout = Layout::new::<T>();
+        let address = self.start(layout).unwrap_or_else(|| self.grow_or_panic(layout));
+        // SAFETY: a block for this layout, which nobody has.
+        unsafe { slot(address) }.write(value)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow_and_put<T>(&self, value: T) -> &mut T {
+        let address = self.grow_or_panic(Layout::new::<T>());
+        // SAFETY: a block for this layout, which nobody has.
+        unsafe { slot(address) }.write(value)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow_and_try_put<T>(&self, value: T) -> Result<&mut T, AllocError> {
+        let address = self.grow_and_bump(Layout::new::<T>())?;
+        // SAFETY: a block for this layout, which nobody has.
+        Ok(unsafe { slot(address) }.write(value))
+    }
+
+    #[cold]
     fn too_large<T>(&self, len: usize) -> AllocError {
-        AllocError::too_large(self.space().id(), len.saturating_mul(size_of::<T>()), align_of::<T>())
+        AllocError::too_large(self.space.id(), len.saturating_mul(size_of::<T>()), align_of::<T>())
     }
 
     #[cold]
@@ -161,7 +197,7 @@ impl<S: HostAccessible> Arena<S> {
 
 /// The typed calls, stamped on `Arena` (results borrow `self`) and on `Scope` (results live for `'a`).
 macro_rules! typed_calls {
-    ($owner:ident $(<$scope:lifetime>)?, $lifetime:lifetime, |$this:ident| $arena:expr) => {
+    ($owner:ident $(<$scope:lifetime>)?, $lifetime:lifetime, |$this:ident| $head:expr) => {
         #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
         impl<$($scope,)? S: HostAccessible> $owner<$($scope,)? S> {
             /// Moves `value` into the arena.
@@ -171,7 +207,7 @@ macro_rules! typed_calls {
             #[inline(always)]
             pub fn alloc<T>(&self, value: T) -> &$lifetime mut T {
                 let $this = self;
-                $arena.put(value)
+                $head.put(value)
             }
 
             /// Moves `value` into the arena.
@@ -181,7 +217,7 @@ macro_rules! typed_calls {
             #[inline(always)]
             pub fn try_alloc<T>(&self, value: T) -> Result<&$lifetime mut T, AllocError> {
                 let $this = self;
-                $arena.try_put(value)
+                $head.try_put(value)
             }
 
             /// Makes a value in place; large ones are not copied from the stack.
@@ -191,7 +227,7 @@ macro_rules! typed_calls {
             #[inline(always)]
             pub fn alloc_with<T>(&self, make: impl FnOnce() -> T) -> &$lifetime mut T {
                 let $this = self;
-                $arena.slot().write(make())
+                $head.slot().write(make())
             }
 
             /// Makes a value in place.
@@ -204,7 +240,7 @@ macro_rules! typed_calls {
                 make: impl FnOnce() -> T,
             ) -> Result<&$lifetime mut T, AllocError> {
                 let $this = self;
-                Ok($arena.try_slot()?.write(make()))
+                $head.try_put_with(make)
             }
 
             /// A copy of a slice.
@@ -215,7 +251,7 @@ macro_rules! typed_calls {
             #[inline(always)]
             pub fn alloc_slice_copy<T: Copy>(&self, items: &[T]) -> &$lifetime mut [T] {
                 let $this = self;
-                $arena.slots_for(items).write_copy_of_slice(items)
+                $head.copy(items)
             }
 
             /// A copy of a slice.
@@ -228,7 +264,7 @@ macro_rules! typed_calls {
                 items: &[T],
             ) -> Result<&$lifetime mut [T], AllocError> {
                 let $this = self;
-                Ok($arena.try_slots_for(items)?.write_copy_of_slice(items))
+                $head.try_copy(items)
             }
 
             /// A clone of a slice.
@@ -238,7 +274,7 @@ macro_rules! typed_calls {
             #[inline(always)]
             pub fn alloc_slice_clone<T: Clone>(&self, items: &[T]) -> &$lifetime mut [T] {
                 let $this = self;
-                $arena.slots_for(items).write_clone_of_slice(items)
+                $head.slots(items.len()).write_clone_of_slice(items)
             }
 
             /// `len` items, each made by `make` from its index.
@@ -253,7 +289,7 @@ macro_rules! typed_calls {
                 make: impl FnMut(usize) -> T,
             ) -> &$lifetime mut [T] {
                 let $this = self;
-                fill($arena.slots(len), make)
+                fill($head.slots(len), make)
             }
 
             /// `len` items, each made by `make` from its index.
@@ -267,7 +303,7 @@ macro_rules! typed_calls {
                 make: impl FnMut(usize) -> T,
             ) -> Result<&$lifetime mut [T], AllocError> {
                 let $this = self;
-                Ok(fill($arena.try_slots(len)?, make))
+                $head.try_slots(len, |slots| fill(slots, make))
             }
 
             /// `len` copies of `value`.
@@ -296,7 +332,7 @@ macro_rules! typed_calls {
                 len: usize,
             ) -> Result<&$lifetime mut [T], AllocError> {
                 let $this = self;
-                $arena.zeroed(len)
+                $head.zeroed(len)
             }
 
             /// A copy of a text.
@@ -314,7 +350,7 @@ macro_rules! typed_calls {
             /// [`AllocError`] where the space gives no more memory.
             #[inline(always)]
             pub fn try_alloc_str(&self, text: &str) -> Result<&$lifetime mut str, AllocError> {
-                Ok(as_str(self.try_alloc_slice_copy(text.as_bytes())?))
+                self.try_alloc_slice_copy(text.as_bytes()).map(as_str)
             }
 
             /// Uninitialised memory for `layout`.
@@ -324,14 +360,17 @@ macro_rules! typed_calls {
             #[inline(always)]
             pub fn alloc_layout(&self, layout: Layout) -> NonNull<u8> {
                 let $this = self;
-                $arena.bump_or_panic(layout)
+                match $head.bump(layout) {
+                    Some(start) => $head.address(start),
+                    None => $head.by_own(|arena| arena.grow_or_panic(layout)),
+                }
             }
         }
     };
 }
 
-typed_calls!(Arena, '_, |arena| arena);
-typed_calls!(Scope<'a>, 'a, |scope| scope.arena);
+typed_calls!(Arena, '_, |arena| arena.head());
+typed_calls!(Scope<'a>, 'a, |scope| scope.head);
 
 /// Fills every slot.
 #[inline(always)]

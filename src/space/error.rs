@@ -10,7 +10,9 @@
 //!
 //! Deliberately absent: anything on the heap. Building the value allocates nothing.
 
-use super::held::{Held, Place};
+use super::held::Held;
+#[cfg(not(loom))]
+use super::held::Place;
 use super::id::SpaceId;
 use super::tag::Tag;
 use crate::align::checked_align_up;
@@ -109,31 +111,20 @@ pub struct Retries {
 /// Where the facts of errors lie. Untouched, these pages take addresses only.
 #[cfg(not(loom))]
 static PLACES: [Place<Facts>; 1024] = [const { Place::new() }; 1024];
-/// A model of threads makes its own atomics; here no error needs its facts.
-#[cfg(loom)]
-static PLACES: [Place<Facts>; 0] = [];
-
-/// What is said where every place is held.
-static LOST: Facts = Facts {
-    space: SpaceId::UNKNOWN,
-    kind: AllocErrorKind::Refused { reason: "1024 other errors are held, drop some to learn what was asked" },
-    asked_bytes: 0,
-    aligned_bytes: 0,
-    align: 1,
-    live_bytes: 0,
-    largest_free_bytes: None,
-    arena: Tag::NONE,
-    tag: Tag::NONE,
-    owners: [Owner { tag: Tag::NONE, bytes: 0 }; Owner::NAMED],
-    retries: None,
-};
+/// Where those who find no other place look.
+#[cfg(not(loom))]
+static LOST: Place<Facts> =
+    Place::last(Facts { kind: AllocErrorKind::Refused { reason: TOO_MANY }, ..Facts::NONE });
+/// What they read there.
+#[cfg(not(loom))]
+const TOO_MANY: &str = "1024 other errors are held, drop some to learn what was asked";
 
 /// Why memory was not given. Nothing has changed.
 ///
 /// It is one word, so that a call which may fail answers in registers: its facts lie in one of 1,024 places that are set
 /// aside in the program, never on the heap. Whoever holds more errors than that at a time gets further ones that say so,
 /// and no more.
-pub struct AllocError(Option<Held<Facts>>);
+pub struct AllocError(Held<Facts>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Facts {
@@ -148,6 +139,34 @@ struct Facts {
     tag: Tag,
     owners: [Owner; Owner::NAMED],
     retries: Option<Retries>,
+}
+
+impl Facts {
+    const NONE: Self = Self {
+        space: SpaceId::UNKNOWN,
+        kind: AllocErrorKind::NeverFits,
+        asked_bytes: 0,
+        aligned_bytes: 0,
+        align: 1,
+        live_bytes: 0,
+        largest_free_bytes: None,
+        arena: Tag::NONE,
+        tag: Tag::NONE,
+        owners: [Owner { tag: Tag::NONE, bytes: 0 }; Owner::NAMED],
+        retries: None,
+    };
+
+    /// An error with these facts.
+    #[cfg(not(loom))]
+    fn into_error(self) -> AllocError {
+        AllocError(Held::new(&PLACES, &LOST, self))
+    }
+
+    /// A model of threads makes its own atomics; there no request is refused.
+    #[cfg(loom)]
+    fn into_error(self) -> AllocError {
+        panic!("refused: {self:?}")
+    }
 }
 
 impl AllocError {
@@ -165,15 +184,17 @@ impl AllocError {
 
     fn of(space: SpaceId, asked_bytes: usize, align: usize, kind: AllocErrorKind) -> Self {
         let aligned_bytes = checked_align_up(asked_bytes, align).unwrap_or(asked_bytes);
-        Self(Held::new(&PLACES, Facts { space, kind, asked_bytes, aligned_bytes, align, ..LOST }))
+        Facts { space, kind, asked_bytes, aligned_bytes, align, ..Facts::NONE }.into_error()
     }
 
     fn facts(&self) -> &Facts {
-        self.0.as_deref().unwrap_or(&LOST)
+        &self.0
     }
 
     fn with(mut self, learn: impl FnOnce(&mut Facts)) -> Self {
-        self.0.as_deref_mut().map(learn);
+        if let Some(facts) = self.0.get_mut() {
+            learn(facts);
+        }
         self
     }
 
@@ -342,7 +363,7 @@ impl fmt::Display for AllocError {
 
 impl Clone for AllocError {
     fn clone(&self) -> Self {
-        Self(self.0.as_deref().and_then(|facts| Held::new(&PLACES, *facts)))
+        self.facts().into_error()
     }
 }
 

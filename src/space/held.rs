@@ -6,15 +6,17 @@
 //!               Held                Held                       dropped, its place is free again
 //! ```
 //!
-//! Deliberately absent: waiting for a place, and the heap where none is free. Whoever asks is out of memory already.
+//! Deliberately absent: waiting for a place, and the heap where none is free. Whoever asks is out of memory already, and
+//! shares a last place, whose value says so.
 //!
 //! # Invariants
 //! * **P1** Of a place whose flag is up there is one [`Held`], and its value is there. Only whoever raised the flag
 //!   touches the value, until it lowers it.
+//! * **P2** A last place has its value from the start. Nobody writes to it.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::ops::{Deref, DerefMut};
+use core::ops::Deref;
 #[cfg(not(loom))]
 use core::sync::atomic::{AtomicBool, Ordering};
 #[cfg(loom)]
@@ -40,32 +42,55 @@ impl Flag {
 /// Room for one value.
 pub(super) struct Place<T> {
     flag: Flag,
+    is_last: bool,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: P1: the value is used through its one `Held`, which is sent and shared as a `T` is.
+// SAFETY: P1: the value is used through its one `Held`, which is sent and shared as a `T` is; P2: or it is only read.
 unsafe impl<T: Send + Sync> Sync for Place<T> {}
 
 /// A panic leaves no value half made: it is there before anybody has it.
 impl<T> RefUnwindSafe for Place<T> {}
 
 impl<T> Place<T> {
+    /// A free one.
     #[cfg(not(loom))]
     pub(super) const fn new() -> Self {
-        Self { flag: Flag(AtomicBool::new(false)), value: UnsafeCell::new(MaybeUninit::uninit()) }
+        let flag = Flag(AtomicBool::new(false));
+        Self { flag, is_last: false, value: UnsafeCell::new(MaybeUninit::uninit()) }
+    }
+
+    /// One that all share who find no other.
+    #[cfg(not(loom))]
+    pub(super) const fn last(value: T) -> Self {
+        let flag = Flag(AtomicBool::new(false));
+        Self { flag, is_last: true, value: UnsafeCell::new(MaybeUninit::new(value)) }
     }
 }
 
-/// The one owner of a value in a place.
+/// The one owner of a value in a place, or one of those who share the last.
+///
+/// It is never null, and dropping it asks nothing: whoever drops a result that may be an error asks once whether it is.
 pub(super) struct Held<T: Copy + 'static>(&'static Place<T>);
 
 impl<T: Copy> Held<T> {
-    /// Puts `value` into the first free place; `None` where all are held.
-    pub(super) fn new(places: &'static [Place<T>], value: T) -> Option<Self> {
-        let place = places.iter().find(|place| place.flag.raise())?;
+    /// Puts `value` into the first free place; where all are held, shares the `last`.
+    #[cfg(not(loom))]
+    pub(super) fn new(places: &'static [Place<T>], last: &'static Place<T>, value: T) -> Self {
+        debug_assert!(last.is_last);
+        let Some(place) = places.iter().find(|place| place.flag.raise()) else { return Self(last) };
         // SAFETY: P1: the flag was raised just now, here.
         unsafe { place.value.get().cast::<T>().write(value) };
-        Some(Self(place))
+        Self(place)
+    }
+
+    /// The value, to be changed; none where it is shared.
+    pub(super) fn get_mut(&mut self) -> Option<&mut T> {
+        if self.0.is_last {
+            return None;
+        }
+        // SAFETY: P1: this is the one `Held`, borrowed mutably; the value is there.
+        Some(unsafe { &mut *self.0.value.get().cast::<T>() })
     }
 }
 
@@ -73,20 +98,14 @@ impl<T: Copy> Deref for Held<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: P1: this is the one `Held`, borrowed; the value is there.
+        // SAFETY: P1: this is the one `Held`, borrowed; or P2: nobody writes. The value is there.
         unsafe { &*self.0.value.get().cast::<T>() }
-    }
-}
-
-impl<T: Copy> DerefMut for Held<T> {
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: P1: this is the one `Held`, borrowed mutably; the value is there.
-        unsafe { &mut *self.0.value.get().cast::<T>() }
     }
 }
 
 impl<T: Copy> Drop for Held<T> {
     fn drop(&mut self) {
+        // Of a last place the flag means nothing.
         self.0.flag.lower();
     }
 }

@@ -52,6 +52,7 @@ use crate::align::{checked_align_up, is_aligned};
 use core::alloc::Layout;
 use core::fmt;
 use core::ops::Range;
+use core::ptr::NonNull;
 
 /// A place that blocks come from: host memory, pinned memory, a device.
 ///
@@ -183,10 +184,22 @@ pub(crate) fn ask<S: MemorySpace + ?Sized>(space: &S, layout: Layout) -> Result<
     if block.size_bytes() == layout.size() && is_aligned(block.address().addr().get(), layout.align()) {
         return Ok(block);
     }
+    Err(wrong_block(space, block.address(), block.layout(), layout))
+}
+
+/// Gives a block back that is not what was asked for. In pieces, so that on the way of a right one it lies nowhere.
+#[cold]
+#[inline(never)]
+fn wrong_block<S: MemorySpace + ?Sized>(
+    space: &S,
+    address: NonNull<u8>,
+    given: Layout,
+    asked: Layout,
+) -> AllocError {
     // SAFETY: it came from `allocate` just now, and nobody else knows it.
-    unsafe { space.deallocate(block) };
+    unsafe { space.deallocate(Block::new(address, given)) };
     let kind = AllocErrorKind::Refused { reason: "the space gave a block other than the one asked for" };
-    Err(AllocError::new(space.id(), layout, kind))
+    AllocError::new(space.id(), asked, kind)
 }
 
 /// A range of at least so many bytes, looked at; none where the space has none, or gives another than asked.

@@ -139,8 +139,8 @@ unsafe impl MemorySpace for Touching {
 // SAFETY: as said above.
 unsafe impl HostAccessible for Touching {}
 
-/// What should be live: a block, its layout, and the byte it was filled with.
-type Live = (NonNull<u8>, Layout, u8);
+/// What should be live: a block, its layout, the byte it was filled with, and whether it is a collection's.
+type Live = (NonNull<u8>, Layout, u8, bool);
 
 fn bytes(block: NonNull<u8>, len: usize) -> &'static [u8] {
     // SAFETY: callers pass live blocks that were written, and drop what they get at once.
@@ -164,11 +164,14 @@ fn trade<S: HostAccessible>(
         Layout::from_size_align(size.max(least), 1 << numbers.below(7)).unwrap()
     };
     for step in 0..60_u8 {
-        let which = numbers.below(live.len().max(1));
+        // Only what a collection took may be given back alone.
+        let lent: std::vec::Vec<usize> = (0..live.len()).filter(|&index| live[index].3).collect();
+        let which = lent.get(numbers.below(lent.len().max(1))).copied();
         match numbers.below(8) {
             0..=2 => {
                 let layout = layout(numbers, 0);
-                let block = if numbers.below(3) == 0 {
+                let is_lent = numbers.below(3) > 0;
+                let block = if !is_lent {
                     let block = arena.allocate_zeroed(layout).unwrap().address();
                     assert!(bytes(block, layout.size()).iter().all(|&byte| byte == 0), "zeroed");
                     block
@@ -176,35 +179,37 @@ fn trade<S: HostAccessible>(
                     Allocator::allocate(&arena, layout).unwrap().cast()
                 };
                 fill(block, layout.size(), step);
-                live.push((block, layout, step));
+                live.push((block, layout, step, is_lent));
             }
-            3 | 4 if !live.is_empty() => {
-                let (block, old, byte) = live[which];
+            3 | 4 => {
+                let Some(which) = which else { continue };
+                let (block, old, byte, _) = live[which];
                 let new = layout(numbers, old.size());
                 // SAFETY: live, of this layout, and the new one is no smaller.
                 let grown = unsafe { Allocator::grow(&arena, block, old, new) }.unwrap().cast();
                 assert!(bytes(grown, old.size()).iter().all(|&b| b == byte), "what was there moved along");
                 fill(grown, new.size(), step);
-                live[which] = (grown, new, step);
+                live[which] = (grown, new, step, true);
             }
-            5 if !live.is_empty() => {
-                let (block, old, byte) = live[which];
+            5 => {
+                let Some(which) = which else { continue };
+                let (block, old, byte, _) = live[which];
                 let new = layout(numbers, 0);
                 let new = Layout::from_size_align(new.size().min(old.size()), new.align()).unwrap();
                 // SAFETY: live, of this layout, and the new one is no larger.
                 let less = unsafe { Allocator::shrink(&arena, block, old, new) }.unwrap().cast();
-                live[which] = (less, new, byte);
+                live[which] = (less, new, byte, true);
             }
-            _ if !live.is_empty() => {
+            _ => {
                 // Mostly the last, which is the one that comes back.
-                let which = if numbers.below(3) == 0 { which } else { live.len() - 1 };
-                let (block, layout, _) = live.remove(which);
+                let which = if numbers.below(3) == 0 { which } else { lent.last().copied() };
+                let Some(which) = which else { continue };
+                let (block, layout, ..) = live.remove(which);
                 // SAFETY: live, of this layout, and forgotten just now.
                 unsafe { Allocator::deallocate(&arena, block, layout) };
             }
-            _ => {}
         }
-        for &(block, layout, byte) in &*live {
+        for &(block, layout, byte, _) in &*live {
             assert_eq!(block.addr().get() % layout.align(), 0);
             assert!(bytes(block, layout.size()).iter().all(|&b| b == byte), "live bytes stay as written");
         }
@@ -212,7 +217,7 @@ fn trade<S: HostAccessible>(
         *peak = stats.live_bytes.max(*peak);
         assert_eq!(stats.peak_bytes, *peak);
         assert!(stats.live_bytes <= stats.capacity_bytes);
-        assert!(stats.live_bytes >= live.iter().map(|(_, layout, _)| layout.size()).sum());
+        assert!(stats.live_bytes >= live.iter().map(|(_, layout, ..)| layout.size()).sum());
     }
 }
 
@@ -222,10 +227,11 @@ fn trade_in_scopes<S: HostAccessible>(mut arena: Arena<S>, seed: u64) {
         let mut live = std::vec::Vec::new();
         trade(&arena, &mut numbers, &mut live, &mut peak);
         let kept = arena.live_bytes();
-        arena.scoped(|scope| trade(scope.arena(), &mut numbers, &mut std::vec::Vec::new(), &mut peak));
+        arena.scoped(|mut scope| trade(scope.arena(), &mut numbers, &mut std::vec::Vec::new(), &mut peak));
         assert!(arena.live_bytes() <= kept);
         assert!(
-            live.iter().all(|&(block, layout, byte)| bytes(block, layout.size()).iter().all(|&b| b == byte))
+            live.iter()
+                .all(|&(block, layout, byte, _)| bytes(block, layout.size()).iter().all(|&b| b == byte))
         );
         match numbers.below(3) {
             0 => arena.trim(),
@@ -251,7 +257,7 @@ fn random_calls_of_collections_keep_every_byte_in_every_kind_of_chunk() {
 fn a_block_does_not_grow_into_a_chunk_that_touches_its_own() {
     let mut arena = Arena::with_chunks(Touching::new(true));
     let byte = Layout::new::<u8>();
-    // The chunk is full to its last byte, and the next one, of which nothing is given out, starts right behind it.
+    // The chunk is full to one byte, and the next one, of which nothing is given out, starts right behind it.
     let full = Layout::from_size_align(4096, 1).unwrap();
     let block: NonNull<u8> = Allocator::allocate(&&arena, full).unwrap().cast();
     arena.make_room(4096).unwrap();
@@ -266,11 +272,11 @@ fn a_block_does_not_grow_into_a_chunk_that_touches_its_own() {
     // SAFETY: allocated above; the arena went on to the next chunk, so that its place does not come back.
     unsafe { Allocator::deallocate(&&arena, block, full) };
     let next = Allocator::allocate(&&arena, byte).unwrap().cast::<u8>();
-    assert_eq!(next.addr().get(), block.addr().get() + 4096, "the start of the next chunk");
+    assert_eq!(next.addr().get(), block.addr().get() + 4097, "the start of the next chunk");
 }
 
 #[test]
-fn blocks_at_the_very_end_of_a_chunk_come_back_or_stay_but_are_never_given_twice() {
+fn blocks_never_end_where_the_next_chunk_may_start() {
     let arena = Arena::with_chunks(Touching::new(true));
     let sized = |size| Layout::from_size_align(size, 1).unwrap();
     let take = |size| Allocator::allocate(&&arena, sized(size)).unwrap().cast::<u8>();
@@ -278,13 +284,13 @@ fn blocks_at_the_very_end_of_a_chunk_come_back_or_stay_but_are_never_given_twice
         // SAFETY: allocated here with this layout, given back once.
         unsafe { Allocator::deallocate(&&arena, block, sized(size)) };
     };
-    // All but the last byte.
+    // All but the last byte, which counts where it may have been given.
     let most = take(4095);
     give(most, 4095);
     assert_eq!((arena.live_bytes(), arena.stats().peak_bytes), (0, 4096));
-    // Two blocks, the second to the very end: neither is taken for the other.
+    // Two blocks, the second of which would end at the very end.
     let (first, second) = (take(4000), take(96));
-    assert_eq!((second.addr().get(), arena.stats().chunks), (first.addr().get() + 4000, 1));
+    assert_eq!((second.addr().get(), arena.stats().chunks), (first.addr().get() + 4096, 2));
     give(first, 4000);
     assert_eq!(arena.live_bytes(), 4096);
     assert!(take(1) > second);
@@ -292,4 +298,37 @@ fn blocks_at_the_very_end_of_a_chunk_come_back_or_stay_but_are_never_given_twice
     let less = unsafe { Allocator::shrink(&&arena, second, sized(96), sized(9)) }.unwrap();
     assert_eq!(less.cast(), second);
     assert!(take(80) > second);
+    // A block that is never freed alone may have the last byte.
+    let arena = Arena::with_chunks(Touching::new(true));
+    arena.allocate(sized(4096)).unwrap();
+    assert_eq!((arena.live_bytes(), arena.stats().chunks, arena.capacity_bytes()), (4096, 1, 4096));
+    let last = Allocator::allocate(&&arena, sized(1)).unwrap().cast::<u8>();
+    // SAFETY: allocated above with this layout, given back once.
+    unsafe { Allocator::deallocate(&&arena, last, sized(1)) };
+    assert_eq!(arena.live_bytes(), 4096);
+}
+
+#[test]
+fn what_was_live_at_most_is_exact_whoever_took_it() {
+    let mut arena = Arena::new(HostSpace::new());
+    let peak = |arena: &Arena<HostSpace>| (arena.live_bytes(), arena.stats().peak_bytes);
+    drop(Vec::<u8, _>::with_capacity_in(1000, &arena));
+    assert_eq!(peak(&arena), (0, 1000));
+    arena.scoped(|scope| {
+        scope.alloc([0_u8; 500]);
+        drop(Vec::<u8, _>::with_capacity_in(700, &scope));
+        drop(Vec::<u8, _>::with_capacity_in(600, &scope));
+    });
+    assert_eq!(peak(&arena), (0, 1200));
+    arena.scoped(|mut scope| {
+        scope.alloc([0_u8; 900]);
+        scope.scoped(|inner| inner.alloc([0_u8; 400]).len());
+        assert_eq!(scope.arena().live_bytes(), 900);
+        scope.alloc([0_u8; 300]);
+    });
+    assert_eq!(peak(&arena), (0, 1300));
+    // Nothing of it reads as zero without being written.
+    let zeroed = arena.try_alloc_slice_zeroed::<u8>(4000).unwrap();
+    assert!(zeroed.iter().all(|&byte| byte == 0));
+    assert_eq!(peak(&arena), (4000, 4000));
 }

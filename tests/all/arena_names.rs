@@ -16,13 +16,13 @@ fn bytes_count_for_the_scope_that_is_open_and_sum_to_the_arenas() {
     arena.alloc([0u8; 10]);
     arena.scoped_as("top", |mut scope| {
         scope.alloc([0u8; 5]);
-        scope.scoped_as("inner", |inner| {
+        scope.scoped_as("inner", |mut inner| {
             inner.alloc([0u8; 7]);
             assert_eq!(inner.arena().tags().iter().map(|owner| owner.bytes).collect::<Vec<_>>(), [10, 5, 7]);
             assert_eq!(sum(inner.arena()), inner.arena().live_bytes());
         });
         // A scope without a name counts for the one around it.
-        scope.scoped(|inner| {
+        scope.scoped(|mut inner| {
             inner.alloc([0u8; 70_000]);
             assert_eq!(inner.arena().tags().last().unwrap().bytes, 70_005);
             assert_eq!(sum(inner.arena()), inner.arena().live_bytes());
@@ -39,10 +39,10 @@ fn an_error_names_the_arena_the_path_and_the_largest_owners() {
     let block = |size| Layout::from_size_align(size, 256).unwrap();
     arena.allocate(block(1024)).unwrap();
     let error = arena.scoped_as("forward", |mut scope| {
-        scope.arena().allocate(block(512)).unwrap();
+        scope.allocate(block(512)).unwrap();
         scope.scoped_as("softmax", |inner| {
-            inner.arena().allocate(block(2048)).unwrap();
-            inner.arena().allocate(block(768)).unwrap_err()
+            inner.allocate(block(2048)).unwrap();
+            inner.allocate(block(768)).unwrap_err()
         })
     });
     assert_eq!((error.arena(), error.tag()), (Tag::new("scratch"), Tag::new("forward/softmax")));

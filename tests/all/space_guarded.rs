@@ -108,9 +108,8 @@ fn what_an_arena_takes_back_is_spoiled() {
     assert!(arena.rewind(start));
     assert_eq!((peek(kept), peek(gone)), (7, 0xdd));
     // Over several chunks, and through a scope.
-    let blocks = arena.scoped(|scope| {
-        [100, 70_000, 200_000].map(|size| fill(scope.arena().allocate(layout(size, 8)).unwrap()))
-    });
+    let blocks = arena
+        .scoped(|scope| [100, 70_000, 200_000].map(|size| fill(scope.allocate(layout(size, 8)).unwrap())));
     assert!(blocks.iter().all(|&block| peek(block) == 0xdd) && peek(kept) == 7);
     arena.reset();
     assert_eq!(peek(kept), 0xdd);

@@ -184,7 +184,7 @@ fn use_arena<S: MemorySpace>(arena: &mut Arena<S>) {
         let _ = arena.alloc_device::<f64>(100);
         // Where blocks overlap, a point may be in either.
         let _ = arena.rewind(mark);
-        arena.scoped(|scope| scope.arena().allocate(Layout::new::<[u64; 100]>()).is_ok());
+        arena.scoped(|scope| scope.allocate(Layout::new::<[u64; 100]>()).is_ok());
         arena.trim_to(10_000);
         let stats = arena.stats();
         assert!(stats.live_bytes <= stats.capacity_bytes);
