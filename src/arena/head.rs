@@ -25,21 +25,15 @@ use core::ptr::NonNull;
 pub(super) struct Cursor {
     pub(super) position: Cell<usize>,
     pub(super) end: Cell<usize>,
-    /// Of a scope: whether the arena's own cursor is where it was when this one was parted from it.
-    pub(super) is_apart: Cell<bool>,
+    /// Of a scope: how far it may come before its end is looked at, the arena's `high` when this cursor was parted from its
+    /// own; 0 where the arena's own has moved since.
+    pub(super) limit: Cell<usize>,
 }
 
 impl Cursor {
     /// One before all chunks.
     pub(super) const fn nowhere() -> Self {
-        Self { position: Cell::new(NOWHERE), end: Cell::new(0), is_apart: Cell::new(false) }
-    }
-
-    /// The cursor of a scope that begins here.
-    #[inline(always)]
-    pub(super) fn part(&self) -> Self {
-        let (position, end) = (self.position.clone(), self.end.clone());
-        Self { position, end, is_apart: Cell::new(true) }
+        Self { position: Cell::new(NOWHERE), end: Cell::new(0), limit: Cell::new(0) }
     }
 }
 
@@ -60,13 +54,20 @@ impl<S: MemorySpace, const IS_OWN: bool> Clone for Head<'_, S, IS_OWN> {
 impl<S: MemorySpace, const IS_OWN: bool> Copy for Head<'_, S, IS_OWN> {}
 
 impl<'a, S: MemorySpace, const IS_OWN: bool> Head<'a, S, IS_OWN> {
+    /// The cursor of a scope that begins here.
+    #[inline(always)]
+    pub(super) fn part(self) -> Cursor {
+        let Cursor { position, end, .. } = self.cursor.clone();
+        Cursor { position, end, limit: self.arena.high.clone() }
+    }
+
     /// Brings the arena's own cursor to where this one stands.
     #[inline(always)]
     pub(super) fn meet(self) {
         if IS_OWN {
             return;
         }
-        self.cursor.is_apart.set(false);
+        self.cursor.limit.set(0);
         // Nowhere, it has been handed over, or there is nothing yet.
         if self.cursor.position.get() != NOWHERE {
             self.arena.cursor.position.set(self.cursor.position.get());
@@ -77,7 +78,7 @@ impl<'a, S: MemorySpace, const IS_OWN: bool> Head<'a, S, IS_OWN> {
     #[inline(always)]
     pub(super) fn follow(self) {
         if !IS_OWN {
-            self.cursor.is_apart.set(false);
+            self.cursor.limit.set(0);
             self.cursor.position.set(self.arena.cursor.position.get());
             self.cursor.end.set(self.arena.cursor.end.get());
         }

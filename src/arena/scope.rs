@@ -244,7 +244,7 @@ impl<S: MemorySpace> Scope<'_, S> {
 impl<'a, S: MemorySpace> ScopeGuard<'a, S> {
     #[inline(always)]
     fn new(outer: Head<'a, S, false>) -> Self {
-        Self { cursor: outer.cursor.part(), mark: outer.cursor.position.get(), outer, only: PhantomData }
+        Self { cursor: outer.part(), mark: outer.cursor.position.get(), outer, only: PhantomData }
     }
 
     /// The scope that this guard ends.
@@ -268,7 +268,7 @@ pub(super) fn run_scoped<S: MemorySpace, R, const IS_OWN: bool>(
     f: impl FnOnce(Scope<'_, S>) -> R,
 ) -> R {
     let mark = outer.cursor.position.get();
-    let cursor = outer.cursor.part();
+    let cursor = outer.part();
     let unwinding = Unwinding { outer, cursor: &cursor, mark };
     let result = f(Scope { head: Head { arena: outer.arena, cursor: &cursor }, only: PhantomData });
     #[expect(clippy::mem_forget, reason = "it acts only where `f` panics")]
@@ -281,26 +281,15 @@ pub(super) fn run_scoped<S: MemorySpace, R, const IS_OWN: bool>(
 #[inline(always)]
 fn end<S: MemorySpace, const IS_OWN: bool>(outer: Head<'_, S, IS_OWN>, cursor: &Cursor, mark: usize) {
     let position = cursor.position.get();
-    // Whether a space poisons is known when compiled, and mostly whether the arena moved.
-    if !cursor.is_apart.get() || outer.arena.space.as_poison().is_some() {
+    // Whether a space poisons is known when compiled.
+    if position > cursor.limit.get() || outer.arena.space.as_poison().is_some() {
         rewind(outer.arena, position, mark);
         outer.follow();
-    } else if position > outer.arena.high.get() {
-        raise(outer.arena, position);
     }
 }
 
-/// Keeps how far a scope came whose chunk the arena is still in.
-#[cold]
-#[inline(never)]
-fn raise<S: MemorySpace>(arena: &Arena<S>, position: usize) {
-    if position != NOWHERE {
-        arena.high.set(position);
-    }
-}
-
-/// Takes back what was given out since `mark`, where the arena's own cursor has moved since or is to, and the scope stood
-/// at `position`.
+/// Takes back what was given out since `mark`, by the arena's own cursor: where it has moved since, or the scope, which
+/// stood at `position`, came higher than ever.
 #[cold]
 #[inline(never)]
 fn rewind<S: MemorySpace>(arena: &Arena<S>, position: usize, mark: usize) {
