@@ -42,8 +42,8 @@ impl<S: HostAccessible, const IS_OWN: bool> Head<'_, S, IS_OWN> {
             return;
         }
         let mark = address.addr().get() + keep_bytes;
-        // Known when compiled, for spaces that do not.
-        if self.arena.space.as_poison().is_some() {
+        // Known when compiled, for spaces that do not. Of no bytes, a block may lie nowhere.
+        if self.arena.space.as_poison().is_some() && keep_bytes < size_bytes {
             self.by_own(|arena| arena.rewind_to(mark));
         } else {
             self.cursor.position.set(mark);

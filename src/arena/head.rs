@@ -84,14 +84,13 @@ impl<'a, S: MemorySpace, const IS_OWN: bool> Head<'a, S, IS_OWN> {
         }
     }
 
-    /// Does something by the arena's own cursor, and stands where that does then. The cursor itself is shown to nobody, so
-    /// that it may stay in registers.
+    /// Does something by the arena's own cursor, and stands where that does then, also where the work panics. The cursor
+    /// itself is shown to nobody, so that it may stay in registers.
     #[inline(always)]
     pub(super) fn by_own<R>(self, work: impl FnOnce(&'a Arena<S>) -> R) -> R {
         self.meet();
-        let result = work(self.arena);
-        self.follow();
-        result
+        let _follow = Follow(self);
+        work(self.arena)
     }
 
     /// Lets the arena's own cursor serve, whoever asks: from now on nothing fits here, until it is followed.
@@ -131,6 +130,16 @@ impl<'a, S: MemorySpace, const IS_OWN: bool> Head<'a, S, IS_OWN> {
     #[inline(always)]
     pub(super) fn address(self, start: usize) -> NonNull<u8> {
         self.arena.address(start)
+    }
+}
+
+/// Stands, when dropped, where the arena's own cursor does.
+pub(super) struct Follow<'a, S: MemorySpace, const IS_OWN: bool>(pub(super) Head<'a, S, IS_OWN>);
+
+impl<S: MemorySpace, const IS_OWN: bool> Drop for Follow<'_, S, IS_OWN> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.follow();
     }
 }
 

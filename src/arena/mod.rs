@@ -216,8 +216,9 @@ impl<S: MemorySpace> Arena<S> {
         let start = block.address().addr().get();
         let stale_bytes = match self.chunks().current() {
             Some(chunk) => {
-                let clean_from = self.high.get().max(chunk.base() + chunk.dirty_bytes);
-                clean_from.saturating_sub(start).min(layout.size())
+                let base = chunk.base();
+                let dirty_bytes = chunk.dirty_bytes.max(chunk.bytes_at(self.high.get() - base));
+                (base + dirty_bytes).saturating_sub(start).min(layout.size())
             }
             None => layout.size(),
         };

@@ -18,7 +18,7 @@
 
 use super::Arena;
 use super::bump::NOWHERE;
-use super::head::{Cursor, Head};
+use super::head::{Cursor, Follow, Head};
 use crate::space::{AllocError, Block, MemorySpace};
 use core::alloc::Layout;
 use core::cmp::Ordering;
@@ -67,6 +67,9 @@ pub struct Scope<'a, S: MemorySpace> {
 
 /// Takes back, when dropped, what was allocated since it was made.
 ///
+/// Forgotten, it takes nothing back: that is left to the scope around it, or to [`Arena::reset`]. So it has no cursor of
+/// its own, and blocks come from the one around it.
+///
 /// ```
 /// use arenite::{Arena, HostSpace};
 /// let mut arena = Arena::new(HostSpace::new());
@@ -78,8 +81,7 @@ pub struct Scope<'a, S: MemorySpace> {
 /// ```
 #[derive(Debug)]
 pub struct ScopeGuard<'a, S: MemorySpace> {
-    outer: Head<'a, S, false>,
-    cursor: Cursor,
+    head: Head<'a, S, false>,
     mark: usize,
     only: PhantomData<&'a mut Arena<S>>,
 }
@@ -243,21 +245,21 @@ impl<S: MemorySpace> Scope<'_, S> {
 
 impl<'a, S: MemorySpace> ScopeGuard<'a, S> {
     #[inline(always)]
-    fn new(outer: Head<'a, S, false>) -> Self {
-        Self { cursor: outer.part(), mark: outer.cursor.position.get(), outer, only: PhantomData }
+    fn new(head: Head<'a, S, false>) -> Self {
+        Self { head, mark: head.cursor.position.get(), only: PhantomData }
     }
 
     /// The scope that this guard ends.
     #[inline(always)]
     pub fn scope(&mut self) -> Scope<'_, S> {
-        Scope { head: Head { arena: self.outer.arena, cursor: &self.cursor }, only: PhantomData }
+        Scope { head: self.head, only: PhantomData }
     }
 }
 
 impl<S: MemorySpace> Drop for ScopeGuard<'_, S> {
     #[inline(always)]
     fn drop(&mut self) {
-        end(self.outer, &self.cursor, self.mark);
+        self.head.by_own(|arena| arena.rewind_to(self.mark));
     }
 }
 
@@ -283,8 +285,8 @@ fn end<S: MemorySpace, const IS_OWN: bool>(outer: Head<'_, S, IS_OWN>, cursor: &
     let position = cursor.position.get();
     // Whether a space poisons is known when compiled.
     if position > cursor.limit.get() || outer.arena.space.as_poison().is_some() {
+        let _follow = Follow(outer);
         rewind(outer.arena, position, mark);
-        outer.follow();
     }
 }
 
@@ -309,7 +311,7 @@ struct Unwinding<'a, S: MemorySpace, const IS_OWN: bool> {
 impl<S: MemorySpace, const IS_OWN: bool> Drop for Unwinding<'_, S, IS_OWN> {
     #[inline(always)]
     fn drop(&mut self) {
+        let _follow = Follow(self.outer);
         rewind(self.outer.arena, self.cursor.position.get(), self.mark);
-        self.outer.follow();
     }
 }

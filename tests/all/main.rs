@@ -6,6 +6,7 @@ mod arena_blocks;
 mod arena_cases;
 mod arena_collections;
 mod arena_compile_fail;
+mod arena_model;
 mod arena_names;
 mod arena_out_of_memory;
 mod arena_properties;
