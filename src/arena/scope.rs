@@ -78,8 +78,8 @@ pub struct Scope<'a, S: MemorySpace> {
 /// ```
 #[derive(Debug)]
 pub struct ScopeGuard<'a, S: MemorySpace> {
+    /// Its scope goes by this very cursor: a guard may be forgotten, and then nobody would know how far one of its own came.
     outer: Head<'a, S, false>,
-    cursor: Cursor,
     mark: usize,
     only: PhantomData<&'a mut Arena<S>>,
 }
@@ -244,20 +244,20 @@ impl<S: MemorySpace> Scope<'_, S> {
 impl<'a, S: MemorySpace> ScopeGuard<'a, S> {
     #[inline(always)]
     fn new(outer: Head<'a, S, false>) -> Self {
-        Self { cursor: outer.part(), mark: outer.cursor.position.get(), outer, only: PhantomData }
+        Self { mark: outer.cursor.position.get(), outer, only: PhantomData }
     }
 
     /// The scope that this guard ends.
     #[inline(always)]
     pub fn scope(&mut self) -> Scope<'_, S> {
-        Scope { head: Head { arena: self.outer.arena, cursor: &self.cursor }, only: PhantomData }
+        Scope { head: self.outer, only: PhantomData }
     }
 }
 
 impl<S: MemorySpace> Drop for ScopeGuard<'_, S> {
     #[inline(always)]
     fn drop(&mut self) {
-        end(self.outer, &self.cursor, self.mark);
+        self.outer.by_own(|arena| arena.rewind_to(self.mark));
     }
 }
 
