@@ -339,13 +339,13 @@ fn what_a_forgotten_guard_allocated_is_known_to_be_written() {
     arena.alloc(0_u64);
     let mut guard = arena.scope_guard();
     guard.scope().alloc_slice_fill(1000, 7_u8);
-    core::mem::forget(guard);
+    let _forgotten = core::mem::ManuallyDrop::new(guard);
     let kept = arena.live_bytes();
     assert!(kept >= 1000, "nobody took it back");
     arena.scoped(|mut outer| {
         let mut guard = outer.scope_guard();
         guard.scope().alloc_slice_fill(1000, 7_u8);
-        core::mem::forget(guard);
+        let _forgotten = core::mem::ManuallyDrop::new(guard);
     });
     assert_eq!(arena.live_bytes(), kept);
     assert_eq!(arena.stats().peak_bytes, kept + 1000);
