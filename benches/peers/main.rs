@@ -256,6 +256,10 @@ fn first_touch() {
         ("plain pages", HostSpace::new()),
         ("huge pages asked for", HostSpace::new().with_huge_pages()),
         ("faulted in when taken, taking included", HostSpace::new().with_prefault()),
+        (
+            "huge pages, faulted in when taken, taking included",
+            HostSpace::new().with_huge_pages().with_prefault(),
+        ),
     ] {
         let mut best = f64::INFINITY;
         for _ in 0..5 {

@@ -65,10 +65,7 @@ pub struct Scope<'a, S: MemorySpace> {
     only: PhantomData<&'a mut Arena<S>>,
 }
 
-/// Takes back, when dropped, what was allocated since it was made.
-///
-/// Forgotten, it takes nothing back: that is left to the scope around it, or to [`Arena::reset`]. So it has no cursor of
-/// its own, and blocks come from the one around it.
+/// Takes back, when dropped, what was allocated since it was made; forgotten, it leaves that to the scope around it.
 ///
 /// ```
 /// use arenite::{Arena, HostSpace};
@@ -81,7 +78,8 @@ pub struct Scope<'a, S: MemorySpace> {
 /// ```
 #[derive(Debug)]
 pub struct ScopeGuard<'a, S: MemorySpace> {
-    head: Head<'a, S, false>,
+    /// Its scope goes by this very cursor: a guard may be forgotten, and then nobody would know how far one of its own came.
+    outer: Head<'a, S, false>,
     mark: usize,
     only: PhantomData<&'a mut Arena<S>>,
 }
@@ -245,21 +243,21 @@ impl<S: MemorySpace> Scope<'_, S> {
 
 impl<'a, S: MemorySpace> ScopeGuard<'a, S> {
     #[inline(always)]
-    fn new(head: Head<'a, S, false>) -> Self {
-        Self { head, mark: head.cursor.position.get(), only: PhantomData }
+    fn new(outer: Head<'a, S, false>) -> Self {
+        Self { mark: outer.cursor.position.get(), outer, only: PhantomData }
     }
 
     /// The scope that this guard ends.
     #[inline(always)]
     pub fn scope(&mut self) -> Scope<'_, S> {
-        Scope { head: self.head, only: PhantomData }
+        Scope { head: self.outer, only: PhantomData }
     }
 }
 
 impl<S: MemorySpace> Drop for ScopeGuard<'_, S> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.head.by_own(|arena| arena.rewind_to(self.mark));
+        self.outer.by_own(|arena| arena.rewind_to(self.mark));
     }
 }
 

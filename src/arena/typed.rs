@@ -104,13 +104,14 @@ impl<'a, S: HostAccessible, const IS_OWN: bool> Head<'a, S, IS_OWN> {
         unsafe { slots(self.room(Layout::for_value(items)), items.len()) }.write_copy_of_slice(items)
     }
 
-    /// A copy of a slice, or why not.
+    /// A copy of a slice, or why not. The slow path is a tail call.
     #[inline(always)]
     fn try_copy<T: Copy>(self, items: &[T]) -> Result<&'a mut [T], AllocError> {
-        self.try_room(Layout::for_value(items), |address| {
+        match self.bump_whole(Layout::for_value(items)) {
             // SAFETY: a block for this layout, which nobody has.
-            unsafe { slots(address, items.len()) }.write_copy_of_slice(items)
-        })
+            Some(start) => Ok(unsafe { slots(self.address(start), items.len()) }.write_copy_of_slice(items)),
+            None => self.by_own(|arena| arena.grow_and_try_copy(items)),
+        }
     }
 
     /// `len` times `T`, zero, or why not.
@@ -181,6 +182,14 @@ impl<S: HostAccessible> Arena<S> {
         let address = self.grow_and_bump(Layout::new::<T>())?;
         // SAFETY: a block for this layout, which nobody has.
         Ok(unsafe { slot(address) }.write(value))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow_and_try_copy<T: Copy>(&self, items: &[T]) -> Result<&mut [T], AllocError> {
+        let address = self.grow_and_bump(Layout::for_value(items))?;
+        // SAFETY: a block for this layout, which nobody has.
+        Ok(unsafe { slots(address, items.len()) }.write_copy_of_slice(items))
     }
 
     #[cold]

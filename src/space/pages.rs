@@ -82,15 +82,15 @@ pub(super) unsafe fn prefer_huge(address: NonNull<u8>, size_bytes: usize) {
     unsafe { libc::madvise(address.as_ptr().cast(), size_bytes, libc::MADV_HUGEPAGE) };
 }
 
-/// Faults a committed range in, so that its first use does not.
+/// Faults a committed range in, so that its first use does not. Large ranges are shared by several threads, since the
+/// time goes into zeroes.
 ///
 /// # Safety
 /// * The range is page-aligned, committed, and nothing else writes to it meanwhile.
 #[cfg(all(unix, not(miri)))]
 pub(super) unsafe fn prefault(address: NonNull<u8>, size_bytes: usize) {
     #[cfg(target_os = "linux")]
-    // SAFETY: populating changes no byte.
-    if unsafe { libc::madvise(address.as_ptr().cast(), size_bytes, libc::MADV_POPULATE_WRITE) } == 0 {
+    if populate(address.addr().get(), size_bytes) {
         return;
     }
     for offset in (0..size_bytes).step_by(page_bytes()) {
@@ -99,6 +99,47 @@ pub(super) unsafe fn prefault(address: NonNull<u8>, size_bytes: usize) {
         // SAFETY: the byte is committed and only we reach it; fresh pages are zero, so this changes nothing.
         unsafe { page.write_volatile(0) };
     }
+}
+
+/// What a thread populates at least, and a multiple of what each does, in bytes: a thread costs as much as a hundredth of
+/// that.
+#[cfg(all(target_os = "linux", not(miri)))]
+const PART_BYTES: usize = 8 << 20;
+/// How many threads populate one range at most: up to four each takes its share of the time away, eight are slower.
+#[cfg(all(target_os = "linux", not(miri)))]
+const THREADS_MAX: usize = 4;
+
+/// Asks the system for the pages of a range, by several threads where it is large; false where it does not know how, or
+/// the memory is not there.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn populate(start: usize, size_bytes: usize) -> bool {
+    let parts = size_bytes / PART_BYTES;
+    if parts < 2 {
+        return populate_part(start, size_bytes);
+    }
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(parts).min(THREADS_MAX);
+    let each_bytes = size_bytes.div_ceil(threads).next_multiple_of(PART_BYTES);
+    let part = |index: usize| {
+        let from = size_bytes.min(index * each_bytes);
+        populate_part(start + from, each_bytes.min(size_bytes - from))
+    };
+    std::thread::scope(|scope| {
+        let helper = |index| std::thread::Builder::new().spawn_scoped(scope, move || part(index));
+        let helpers: Vec<_> = (1..threads).map(helper).collect();
+        let mut is_done = part(0);
+        for (index, helper) in (1..).zip(helpers) {
+            // Where no thread is to be had, this one does it.
+            is_done &= helper.map_or_else(|_| part(index), |helper| helper.join().unwrap_or(false));
+        }
+        is_done
+    })
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+fn populate_part(start: usize, size_bytes: usize) -> bool {
+    let address = core::ptr::without_provenance_mut(start);
+    // SAFETY: populating changes no byte, and fails where nothing is mapped.
+    unsafe { libc::madvise(address, size_bytes, libc::MADV_POPULATE_WRITE) == 0 }
 }
 
 #[cfg(not(all(target_os = "linux", not(miri))))]

@@ -332,3 +332,22 @@ fn what_was_live_at_most_is_exact_whoever_took_it() {
     assert!(zeroed.iter().all(|&byte| byte == 0));
     assert_eq!(peak(&arena), (4000, 4000));
 }
+
+#[test]
+fn what_a_forgotten_guard_allocated_is_known_to_be_written() {
+    let mut arena = Arena::new(HostSpace::new());
+    arena.alloc(0_u64);
+    let mut guard = arena.scope_guard();
+    guard.scope().alloc_slice_fill(1000, 7_u8);
+    let _forgotten = core::mem::ManuallyDrop::new(guard);
+    let kept = arena.live_bytes();
+    assert!(kept >= 1000, "nobody took it back");
+    arena.scoped(|mut outer| {
+        let mut guard = outer.scope_guard();
+        guard.scope().alloc_slice_fill(1000, 7_u8);
+        let _forgotten = core::mem::ManuallyDrop::new(guard);
+    });
+    assert_eq!(arena.live_bytes(), kept);
+    assert_eq!(arena.stats().peak_bytes, kept + 1000);
+    assert!(arena.try_alloc_slice_zeroed::<u8>(4000).unwrap().iter().all(|&byte| byte == 0));
+}

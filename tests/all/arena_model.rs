@@ -15,6 +15,7 @@ use arenite::{
     MemorySpace, Scope, SharedArena, SpaceId,
 };
 use core::alloc::Layout;
+use core::mem::ManuallyDrop;
 use core::ops::Range;
 use core::ptr::NonNull;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -86,7 +87,9 @@ unsafe impl<S: MemorySpace> MemorySpace for Watched<S> {
         self.inner.allocate(layout).map(|block| self.note(block, block.size_bytes()))
     }
     unsafe fn deallocate(&self, block: Block) {
-        self.change(block, |chunks, at| drop(chunks.remove(at)));
+        self.change(block, |chunks, at| {
+            chunks.remove(at);
+        });
         // SAFETY: the caller keeps the terms of this very call.
         unsafe { self.inner.deallocate(block) };
     }
@@ -284,10 +287,9 @@ impl<S: HostAccessible> World<'_, S> {
 
     fn is_poisoned(&self, from: usize, to: usize) {
         let bytes: *const u8 = core::ptr::with_exposed_provenance(from);
-        for at in 0..to.saturating_sub(from) {
-            // SAFETY: memory of a chunk that is held, of which nothing is in use.
-            assert_eq!(unsafe { bytes.add(at).read() }, 0xdd, "byte {at} after a mark");
-        }
+        // SAFETY: memory of a chunk that is held, of which nothing is in use.
+        let bytes = unsafe { core::slice::from_raw_parts(bytes, to.saturating_sub(from)) };
+        assert!(bytes.iter().all(|&byte| byte == 0xdd), "spoiled");
     }
 
     fn layout(&mut self) -> Layout {
@@ -541,7 +543,7 @@ fn play<S: HostAccessible>(scope: &mut Scope<'_, &Watched<S>>, world: &mut World
                 play(&mut guard.scope(), world, depth + 1);
                 if world.numbers.below(2) == 0 {
                     // What was taken stays taken.
-                    core::mem::forget(guard);
+                    let _forgotten = ManuallyDrop::new(guard);
                 } else {
                     drop(guard);
                     world.back_to(mark);
@@ -628,7 +630,7 @@ fn live<S: HostAccessible>(space: &Watched<S>, mut arena: Arena<&Watched<S>>, is
                 let mut guard = arena.scope_guard();
                 play(&mut guard.scope(), &mut world, 0);
                 if world.numbers.below(2) == 0 {
-                    core::mem::forget(guard);
+                    let _forgotten = ManuallyDrop::new(guard);
                 } else {
                     drop(guard);
                     world.back_to(mark);
@@ -723,6 +725,71 @@ fn programs_over_a_shared_range_keep_to_the_model() {
     lives(400..406, || SharedArena::new(HostSpace::new(), 1 << 26).unwrap());
 }
 
+/// Memory of the heap that is spoiled when it is taken back; the first time, that panics.
+#[derive(Debug, Default)]
+struct Clumsy(AtomicUsize);
+
+// SAFETY: every call goes to the heap.
+unsafe impl MemorySpace for Clumsy {
+    fn id(&self) -> SpaceId {
+        HeapSpace.id()
+    }
+    fn host_accessible(&self) -> bool {
+        true
+    }
+    fn allocate(&self, layout: Layout) -> Result<Block, AllocError> {
+        HeapSpace.allocate(layout)
+    }
+    unsafe fn deallocate(&self, block: Block) {
+        // SAFETY: the caller keeps the terms of this very call.
+        unsafe { HeapSpace.deallocate(block) };
+    }
+    fn as_poison(&self) -> Option<&dyn Poison> {
+        Some(self)
+    }
+}
+
+// SAFETY: as the heap.
+unsafe impl HostAccessible for Clumsy {}
+
+// SAFETY: it writes nothing.
+unsafe impl Poison for Clumsy {
+    unsafe fn poison(&self, _block: Block) {
+        if self.0.fetch_add(1, Ordering::Relaxed) == 0 {
+            resume_unwind(Box::new(OnPurpose));
+        }
+    }
+}
+
+#[test]
+fn a_scope_whose_end_panics_leaves_the_one_around_it_where_the_arena_is() {
+    let mut arena = Arena::with_chunks(Clumsy::default());
+    arena.scoped(|mut outer| {
+        let first = outer.alloc([1u8; 16]);
+        assert!(!caught(|| outer.scoped(|inner| assert!(inner.alloc([2u8; 100_000])[0] == 2))));
+        // It does not fit in the first chunk.
+        let last = outer.alloc([3u8; 5000]);
+        assert!(first.iter().all(|&byte| byte == 1) && last.iter().all(|&byte| byte == 3));
+        assert!(outer.arena().live_bytes() >= 5016);
+    });
+    assert_eq!(arena.live_bytes(), 0);
+}
+
+#[test]
+fn a_block_of_no_bytes_that_lies_nowhere_takes_nothing_back() {
+    let mut arena = Arena::new(Guarded::new(HeapSpace));
+    let kept = arena.alloc([1u8; 100]).as_ptr();
+    let nowhere = Layout::from_size_align(0, 1 << 63).unwrap();
+    arena.scoped(|mut scope| {
+        let block = Allocator::allocate(&&scope, nowhere).unwrap().cast();
+        scope.arena();
+        // SAFETY: allocated above with this layout.
+        unsafe { Allocator::deallocate(&&scope, block, nowhere) };
+        assert_eq!(scope.arena().live_bytes(), 100);
+    });
+    assert!(kept < core::ptr::from_mut(arena.alloc(1u8)));
+}
+
 #[test]
 fn the_last_byte_of_a_chunk_is_zeroed_as_well() {
     let mut arena = Arena::with_chunks(Watched::new(HostSpace::new(), 0));
@@ -740,7 +807,7 @@ fn a_forgotten_guard_takes_nothing_back_and_zeroed_memory_is_zero() {
     arena.alloc(1u8);
     let mut guard = arena.scope_guard();
     guard.scope().alloc_slice_fill(1000, 0xffu8);
-    core::mem::forget(guard);
+    let _forgotten = ManuallyDrop::new(guard);
     assert_eq!((arena.live_bytes(), arena.stats().peak_bytes), (1001, 1001));
     assert!(arena.try_alloc_slice_zeroed::<u8>(1000).unwrap().iter().all(|&byte| byte == 0));
     arena.reset();
@@ -754,7 +821,7 @@ fn a_scope_goes_on_in_the_chunk_of_a_forgotten_guard() {
         let first = outer.alloc([1u8; 16]);
         let mut guard = outer.scope_guard();
         guard.scope().alloc([2u8; 100_000]);
-        core::mem::forget(guard);
+        let _forgotten = ManuallyDrop::new(guard);
         // It does not fit in the first chunk.
         let last = outer.alloc([3u8; 5000]);
         assert!(first.iter().all(|&byte| byte == 1) && last.iter().all(|&byte| byte == 3));

@@ -164,6 +164,7 @@ contract! {
     host: HostSpace::new();
     host_huge: HostSpace::new().with_huge_pages();
     host_prefault: HostSpace::new().with_prefault();
+    host_huge_prefault: HostSpace::new().with_huge_pages().with_prefault();
     host_exact: HostSpace::new().with_exact_blocks();
     heap: HeapSpace;
     fake: FakeDevice::new(1 << 30);
@@ -234,4 +235,33 @@ fn host_statistics_say_what_is_held_and_whether_addresses_are_reserved() {
     give_back(&space, block);
     assert_eq!(space.stats().exact_bytes, 0);
     assert!(space.as_reserve().is_none());
+}
+
+/// How many of the pages of a block are there.
+#[cfg(target_os = "linux")]
+fn pages_there(block: arenite::Block) -> usize {
+    let mut pages = vec![0_u8; block.size_bytes() / 4096];
+    // SAFETY: the block is mapped, starts at a page, and there is a byte for each of its pages.
+    let status =
+        unsafe { libc::mincore(block.address().as_ptr().cast(), block.size_bytes(), pages.as_mut_ptr()) };
+    assert_eq!(status, 0);
+    pages.iter().filter(|&&page| page & 1 == 1).count()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn large_memory_is_there_when_it_is_taken_where_that_is_asked_for() {
+    // Three parts of unequal size, by several threads where there are any.
+    let layout = Layout::from_size_align((26 << 20) + 4096, 2 << 20).unwrap();
+    for (space, is_there) in [
+        (HostSpace::new(), false),
+        (HostSpace::new().with_prefault(), true),
+        (HostSpace::new().with_prefault().with_huge_pages(), true),
+    ] {
+        let block = space.allocate(layout).unwrap();
+        assert_eq!(pages_there(block), if is_there { layout.size() / 4096 } else { 0 });
+        assert!(holds(&space, block, 0));
+        // SAFETY: allocated above, not used any more.
+        unsafe { space.deallocate(block) };
+    }
 }
