@@ -25,9 +25,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // Streams: memory is given back behind a mark, and reused at once only by the stream itself.
     let (compute, copies) = (pool.add_stream()?, pool.add_stream()?);
-    let work = pool.acquire(&Request::new(block(30_000)?).on(compute))?.block;
+    let work = pool.acquire(&Request::new(block(60_000)?).on(compute))?.block;
     work.release_after(Mark { stream: compute, value: 1 });
-    let other = pool.acquire(&Request::new(block(30_000)?).on(copies).without_growth())?;
+    let other = pool.acquire(&Request::new(block(60_000)?).on(copies).without_growth())?;
     match other.readiness {
         Readiness::NeedsWait(mark) => println!("the copies wait for {} of the other stream", mark.value),
         ready => println!("usable at once: {ready:?}"),

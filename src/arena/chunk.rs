@@ -332,7 +332,8 @@ impl Chunks {
         let is_sole = growth == Growth::Fixed;
         // Of one byte, a chunk that others may follow would have no place for the cursor but its start (C4).
         let least_bytes = layout.size().max(if is_sole { 1 } else { 2 });
-        for size_bytes in [step_bytes.max(least_bytes), least_bytes] {
+        let mut size_bytes = step_bytes.max(least_bytes);
+        loop {
             let exact = Layout::from_size_align(size_bytes, align).map_err(|_| never_fits())?;
             match ask(space, exact) {
                 Ok(block) => {
@@ -340,10 +341,10 @@ impl Chunks {
                     return Ok(Chunk::new(space, block, false, is_sole));
                 }
                 Err(error) if size_bytes == least_bytes => return Err(error),
-                Err(_) => {}
+                // Half as much, and half again: the end of a space is used up in few chunks, not block by block.
+                Err(_) => size_bytes = (size_bytes / 2).max(least_bytes),
             }
         }
-        Err(never_fits())
     }
 
     /// Gives back memory until no more than `keep_bytes`, or what is in use, is held.

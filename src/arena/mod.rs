@@ -10,20 +10,20 @@
 //! cannot reach. Where the space reserves address space, an arena is one address range that grows in place;
 //! else it is a list of exact blocks. No block ever moves.
 //!
-//! Deliberately absent: freeing one block, and running destructors. What needs either belongs in a
-//! [`Pool`](crate::pool::Pool) or a `Box`.
-//!
-//! # Invariants
-//! * **A1** What lies between the cursor and its `end` is within the committed part of the current chunk, or nothing fits
-//!   there.
-//! * **A2** `base` is the pointer to the current chunk, with its provenance, which was exposed.
-//! * **A3** Nothing from the cursor to the end of the current chunk, nor in later chunks, is given out. Where the cursor
-//!   is `NOWHERE`, nothing is given out at all, whatever chunks are there. While a scope is open its cursor is meant, and
-//!   it stands in the current chunk.
-//! * **A4** `high`, or the cursor where it is further, is as far as the cursor came since the current chunk was entered;
-//!   `high` is at most the cursor's end.
-//! * **A5** A block that may be freed or grown alone, of a collection, ends at `high` or before: freeing it need not look
-//!   how far the cursor came. It never ends at the end of a chunk that others may follow, where the next may start.
+//! Deliberately absent: freeing one block, and running destructors. A [`Pool`](crate::pool::Pool) frees; a `Box` in the
+//! arena, by the feature `allocator-api2`, drops.
+
+// Invariants:
+// * **A1** What lies between the cursor and its `end` is within the committed part of the current chunk, or nothing fits
+//   there.
+// * **A2** `base` is the pointer to the current chunk, with its provenance, which was exposed.
+// * **A3** Nothing from the cursor to the end of the current chunk, nor in later chunks, is given out. Where the cursor
+//   is `NOWHERE`, nothing is given out at all, whatever chunks are there. While a scope is open its cursor is meant, and
+//   it stands in the current chunk.
+// * **A4** `high`, or the cursor where it is further, is as far as the cursor came since the current chunk was entered;
+//   `high` is at most the cursor's end.
+// * **A5** A block that may be freed or grown alone, of a collection, ends at `high` or before: freeing it need not look
+//   how far the cursor came. It never ends at the end of a chunk that others may follow, where the next may start.
 
 #[cfg(feature = "allocator-api2")]
 mod allocator;
@@ -231,8 +231,9 @@ impl<S: MemorySpace> Arena<S> {
     /// [`AllocError`], as [`allocate`](Self::allocate), or because the CPU does not reach the space.
     pub fn allocate_zeroed(&self, layout: Layout) -> Result<Block, AllocError> {
         if !self.space.host_accessible() {
-            let kind = AllocErrorKind::Refused { reason: "the CPU cannot zero memory of this space" };
-            return Err(AllocError::new(self.space.id(), layout, kind));
+            let reason = "the CPU cannot zero memory of this space: allocate, and zero it by a queue";
+            let error = AllocError::new(self.space.id(), layout, AllocErrorKind::Refused { reason });
+            return Err(self.explain(error, layout));
         }
         let (block, stale_bytes) = self.allocate_stale(layout)?;
         // SAFETY: the space is host-accessible, `stale_bytes` is at most the block's size, and nobody else
@@ -450,7 +451,7 @@ impl<S: MemorySpace> Arena<S> {
         }
         if let Err(error) = chunks.make_room(&self.space, self.growth.get(), used_bytes, layout) {
             drop(chunks);
-            return Err(self.explain(error));
+            return Err(self.explain(error, layout));
         }
         if is_first || chunks.current != from {
             self.before_bytes.set(self.before_bytes.get() + used_bytes);

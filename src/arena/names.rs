@@ -13,6 +13,7 @@
 
 use super::{Arena, Scope};
 use crate::space::{AllocError, MemorySpace, Owner, Tag};
+use core::alloc::Layout;
 
 /// The name of an arena and of its open scopes, with the live bytes at their starts. Most arenas have none, and
 /// carry one word for that.
@@ -90,11 +91,11 @@ impl<S: MemorySpace> Arena<S> {
         }
     }
 
-    /// The same error, knowing what this arena knows. Allocates nothing.
+    /// The same error, knowing what this arena knows, for the request that it stood for. Allocates nothing.
     #[cold]
-    pub(super) fn explain(&self, error: AllocError) -> AllocError {
+    pub(super) fn explain(&self, error: AllocError, layout: Layout) -> AllocError {
         let (names, live_bytes) = (self.names.borrow(), self.live_bytes());
-        let error = error.with_live(live_bytes);
+        let error = error.with_live(live_bytes).with_request(layout);
         let Some(names) = names.as_ref().filter(|names| !names.arena.is_empty() || !names.open.is_empty())
         else {
             return error;

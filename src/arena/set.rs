@@ -243,9 +243,11 @@ impl ArenaSet {
     pub fn take(&self, id: SpaceId, bytes: usize, owner: &str) -> Result<PooledArena, AllocError> {
         let at = self.0.slots.iter().position(|slot| slot.id == id);
         let Some((at, lender)) = at.and_then(|at| Some((at, self.0.slots[at].lender().ok()?))) else {
-            let kind = AllocErrorKind::Refused { reason: "this arena set has no such space" };
+            let reason =
+                "this arena set has no such space: give it one when it is built (`report` lists what it has)";
             let layout = Layout::from_size_align(bytes, 1).unwrap_or(Layout::new::<()>());
-            return Err(AllocError::new(id, layout, kind));
+            let error = AllocError::new(id, layout, AllocErrorKind::Refused { reason });
+            return Err(error.with_place(Tag::NONE, Tag::new(owner)));
         };
         let (arena, slot) = lender.take(bytes, Tag::new(owner))?;
         Ok(PooledArena { arena: Some(arena), claimed_bytes: Cell::new(bytes), slot, at, set: self.clone() })

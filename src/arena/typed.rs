@@ -15,6 +15,7 @@ use core::ptr::NonNull;
 impl<'a, S: HostAccessible, const IS_OWN: bool> Head<'a, S, IS_OWN> {
     /// A block for a layout of values, whose size its alignment divides.
     #[inline(always)]
+    #[track_caller]
     fn room(self, layout: Layout) -> NonNull<u8> {
         match self.bump_whole(layout) {
             Some(start) => self.address(start),
@@ -35,6 +36,7 @@ impl<'a, S: HostAccessible, const IS_OWN: bool> Head<'a, S, IS_OWN> {
 
     /// Room for one `T`.
     #[inline(always)]
+    #[track_caller]
     fn slot<T>(self) -> &'a mut MaybeUninit<T> {
         // SAFETY: a block for this layout, which nobody has.
         unsafe { slot(self.room(Layout::new::<T>())) }
@@ -45,6 +47,7 @@ impl<'a, S: HostAccessible, const IS_OWN: bool> Head<'a, S, IS_OWN> {
     /// The slow path takes a small value along, so that the fast one saves no register; a large one is
     /// mentioned once, so that it is made in place.
     #[inline(always)]
+    #[track_caller]
     fn put<T>(self, value: T) -> &'a mut T {
         if size_of::<T>() > size_of::<[usize; 2]>() {
             return self.slot().write(value);
@@ -79,6 +82,7 @@ impl<'a, S: HostAccessible, const IS_OWN: bool> Head<'a, S, IS_OWN> {
 
     /// Room for `len` times `T`.
     #[inline(always)]
+    #[track_caller]
     fn slots<T>(self, len: usize) -> &'a mut [MaybeUninit<T>] {
         let Ok(layout) = Layout::array::<T>(len) else { self.arena.panic_too_large::<T>(len) };
         // SAFETY: a block for this layout, which nobody has.
@@ -99,6 +103,7 @@ impl<'a, S: HostAccessible, const IS_OWN: bool> Head<'a, S, IS_OWN> {
 
     /// A copy of a slice, whose size is known to be one.
     #[inline(always)]
+    #[track_caller]
     fn copy<T: Copy>(self, items: &[T]) -> &'a mut [T] {
         // SAFETY: a block for this layout, which nobody has.
         unsafe { slots(self.room(Layout::for_value(items)), items.len()) }.write_copy_of_slice(items)
@@ -152,6 +157,7 @@ unsafe fn slots<'a, T>(address: NonNull<u8>, len: usize) -> &'a mut [MaybeUninit
 impl<S: HostAccessible> Arena<S> {
     #[cold]
     #[inline(never)]
+    #[track_caller]
     fn grow_or_panic(&self, layout: Layout) -> NonNull<u8> {
         match self.grow_and_bump(layout) {
             Ok(address) => address,
@@ -161,6 +167,7 @@ impl<S: HostAccessible> Arena<S> {
 
     #[cold]
     #[inline(never)]
+    #[track_caller]
     fn start_or_grow_and_put<T>(&self, value: T) -> &mut T {
         let layout = Layout::new::<T>();
         let address = self.start(layout).unwrap_or_else(|| self.grow_or_panic(layout));
@@ -170,6 +177,7 @@ impl<S: HostAccessible> Arena<S> {
 
     #[cold]
     #[inline(never)]
+    #[track_caller]
     fn grow_and_put<T>(&self, value: T) -> &mut T {
         let address = self.grow_or_panic(Layout::new::<T>());
         // SAFETY: a block for this layout, which nobody has.
@@ -199,6 +207,7 @@ impl<S: HostAccessible> Arena<S> {
 
     #[cold]
     #[inline(never)]
+    #[track_caller]
     fn panic_too_large<T>(&self, len: usize) -> ! {
         panic!("{}", self.too_large::<T>(len))
     }
@@ -209,11 +218,12 @@ macro_rules! typed_calls {
     ($owner:ident $(<$scope:lifetime>)?, $lifetime:lifetime, |$this:ident| $head:expr) => {
         #[allow(clippy::mut_from_ref, reason = "each call gives memory that was never given before")]
         impl<$($scope,)? S: HostAccessible> $owner<$($scope,)? S> {
-            /// Moves `value` into the arena.
+            /// Moves `value` into the arena. It is never dropped, only taken back.
             ///
             /// # Panics
             /// Where the space gives no more memory; [`try_alloc`](Self::try_alloc) does not.
             #[inline(always)]
+            #[track_caller]
             pub fn alloc<T>(&self, value: T) -> &$lifetime mut T {
                 let $this = self;
                 $head.put(value)
@@ -229,11 +239,12 @@ macro_rules! typed_calls {
                 $head.try_put(value)
             }
 
-            /// Makes a value in place; large ones are not copied from the stack.
+            /// Makes a value in place; large ones are not copied from the stack. It is never dropped, only taken back.
             ///
             /// # Panics
             /// Where the space gives no more memory; [`try_alloc_with`](Self::try_alloc_with) does not.
             #[inline(always)]
+            #[track_caller]
             pub fn alloc_with<T>(&self, make: impl FnOnce() -> T) -> &$lifetime mut T {
                 let $this = self;
                 $head.slot().write(make())
@@ -258,6 +269,7 @@ macro_rules! typed_calls {
             /// Where the space gives no more memory; [`try_alloc_slice_copy`](Self::try_alloc_slice_copy)
             /// does not.
             #[inline(always)]
+            #[track_caller]
             pub fn alloc_slice_copy<T: Copy>(&self, items: &[T]) -> &$lifetime mut [T] {
                 let $this = self;
                 $head.copy(items)
@@ -276,11 +288,12 @@ macro_rules! typed_calls {
                 $head.try_copy(items)
             }
 
-            /// A clone of a slice.
+            /// A clone of a slice. Its items are never dropped, only taken back.
             ///
             /// # Panics
             /// Where the space gives no more memory, or where `clone` does.
             #[inline(always)]
+            #[track_caller]
             pub fn alloc_slice_clone<T: Clone>(&self, items: &[T]) -> &$lifetime mut [T] {
                 let $this = self;
                 $head.slots(items.len()).write_clone_of_slice(items)
@@ -292,6 +305,7 @@ macro_rules! typed_calls {
             /// Where the space gives no more memory;
             /// [`try_alloc_slice_with`](Self::try_alloc_slice_with) does not.
             #[inline(always)]
+            #[track_caller]
             pub fn alloc_slice_with<T>(
                 &self,
                 len: usize,
@@ -320,6 +334,7 @@ macro_rules! typed_calls {
             /// # Panics
             /// Where the space gives no more memory.
             #[inline(always)]
+            #[track_caller]
             pub fn alloc_slice_fill<T: Copy>(&self, len: usize, value: T) -> &$lifetime mut [T] {
                 self.alloc_slice_with(len, |_| value)
             }
@@ -349,6 +364,7 @@ macro_rules! typed_calls {
             /// # Panics
             /// Where the space gives no more memory; [`try_alloc_str`](Self::try_alloc_str) does not.
             #[inline(always)]
+            #[track_caller]
             pub fn alloc_str(&self, text: &str) -> &$lifetime mut str {
                 as_str(self.alloc_slice_copy(text.as_bytes()))
             }
@@ -367,6 +383,7 @@ macro_rules! typed_calls {
             /// # Panics
             /// Where the space gives no more memory; [`allocate`](Arena::allocate) does not.
             #[inline(always)]
+            #[track_caller]
             pub fn alloc_layout(&self, layout: Layout) -> NonNull<u8> {
                 let $this = self;
                 match $head.bump(layout) {

@@ -157,7 +157,7 @@ impl<P: PoolRef> fmt::Debug for PoolBlock<P> {
     }
 }
 
-/// Stands for a block whose owner cannot be kept: sixteen bytes for the far side of a C interface. Good once.
+/// Stands for a block whose owner cannot be kept: twelve bytes for the far side of a C interface. Good once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolKey {
     pub(super) pool: u32,

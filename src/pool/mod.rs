@@ -19,12 +19,12 @@
 //! was reached, or, if it can wait, together with the mark to wait for ([`Readiness::NeedsWait`]).
 //!
 //! Deliberately absent: events. A mark is a number; which event of a driver stands for it is the caller's.
-//!
-//! # Invariants
-//! * **P1** Every live node is held by one [`PoolBlock`], by one block of the pool as a space, or kept in a
-//!   magazine; every keyed one by a [`PoolKey`].
-//! * **P2** `live_bytes` is the sum of the tags' live bytes, and of the sizes of the live nodes.
-//! * **P3** An extent in the list came from `allocate` of the space and was not given back.
+
+// Invariants:
+// * **P1** Every live node is held by one [`PoolBlock`], by one block of the pool as a space, or kept in a
+//   magazine; every keyed one by a [`PoolKey`].
+// * **P2** `live_bytes` is the sum of the tags' live bytes, and of the sizes of the live nodes.
+// * **P3** An extent in the list came from `allocate` of the space and was not given back.
 
 mod barrier;
 mod extents;

@@ -38,7 +38,7 @@ pub enum LimitSource {
 impl fmt::Display for LimitSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Limited => "the wrapper of this space",
+            Self::Limited => "`Limited`",
             Self::ArenaSet => "the arena set",
             Self::Pool => "the pool",
             Self::Tag => "the pool for this tag",

@@ -6,6 +6,9 @@
 //!                      dd dd … once given back, kept for a while, checked before it goes
 //! ```
 //!
+//! Over an arena it watches chunks: what a rewind, a reset or the end of a scope took back reads as `dd`, but a write
+//! there, or from one block into the next, is no fault. Take a [`Pool`](crate::Pool) for that.
+//!
 //! On a device, bytes are written and read through a queue of the space; where it has none, only who holds what
 //! is watched. Deliberately absent: speed.
 //!
@@ -80,7 +83,7 @@ impl fmt::Display for Fault {
                 write!(f, " was written outside its bounds, at its byte {offset_bytes}")
             }
             FaultKind::WrittenWhenGone => {
-                write!(f, " was written after it was given back, at {offset_bytes}")
+                write!(f, " was written after it was given back, at its byte {offset_bytes}")
             }
             FaultKind::NotLive => f.write_str(" was given back, and is not live"),
             FaultKind::Unreadable => f.write_str(" cannot be watched: the device refused"),

@@ -56,13 +56,15 @@ use core::ptr::NonNull;
 
 /// A place that blocks come from: host memory, pinned memory, a device.
 ///
-/// Four methods are needed, so a space of one's own takes a screen; `examples/03_own_space.rs` is one.
+/// Four methods are needed, some 30 lines; `examples/03_own_space.rs` is one. Where the CPU reaches the memory, implement
+/// [`HostAccessible`] too: there are no typed calls without.
 ///
 /// # Safety
 /// * A block from [`allocate`](Self::allocate) is as large and aligned as asked, overlaps no other live
 ///   block, and stays valid and unmoved until it is deallocated or the space is dropped. Clones and
 ///   references of one space (`Arc<S>`, `&S`) are one space.
 /// * Blocks may be used and deallocated from any thread.
+/// * No method uses an arena or pool that takes its memory from this very space.
 /// * Where [`host_accessible`](Self::host_accessible) is true, blocks are valid for CPU reads and writes,
 ///   and their address carries the provenance to do so.
 /// * Where [`gives_zeroed`](Self::gives_zeroed) is true, new blocks and newly committed ranges read as zero.
@@ -119,7 +121,8 @@ pub unsafe trait MemorySpace: Send + Sync + fmt::Debug {
     }
 }
 
-/// A space whose blocks the CPU reads and writes: only these yield references.
+/// A space whose blocks the CPU reads and writes: only these yield references, by typed calls. Device spaces are none: use
+/// [`Arena::alloc_device`](crate::Arena::alloc_device) or [`Arena::allocate`](crate::Arena::allocate) there.
 ///
 /// # Safety
 /// [`MemorySpace::host_accessible`] is true.

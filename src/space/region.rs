@@ -39,6 +39,8 @@ pub struct Region<const HOST: bool> {
 
 /// A range of memory that the CPU reads and writes.
 ///
+/// [`Arena::exact`](crate::Arena::exact) takes all of it as one chunk; other arenas take it piece by piece.
+///
 /// # Examples
 /// ```
 /// use arenite::{Arena, HostRegion, SpaceId};

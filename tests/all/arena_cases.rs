@@ -155,3 +155,14 @@ fn a_wrapped_limit_shows_through_an_arena_set() {
     let error = arenas.take(SpaceId::HOST, 2 << 20, "large").unwrap_err();
     assert_eq!(error.limit_bytes(), Some(1 << 20));
 }
+
+/// The end of a space is used up in few chunks, not block by block.
+#[test]
+fn a_bounded_space_is_used_to_its_end_in_few_chunks() {
+    let memory = vec![core::mem::MaybeUninit::uninit(); 1 << 20].into_boxed_slice();
+    let space = arenite::HostRegion::from_box(arenite::SpaceId::HOST, memory);
+    let arena = Arena::new(&space);
+    let given = core::iter::from_fn(|| arena.try_alloc(7_u64).ok()).count();
+    assert!(given * 8 >= (1 << 20) / 100 * 99, "{given}");
+    assert!(arena.stats().chunks <= 40, "{}", arena.stats().chunks);
+}

@@ -712,7 +712,7 @@ fn programs_over_the_heap_keep_to_the_model() {
 
 #[test]
 fn programs_over_memory_that_touches_keep_to_the_model() {
-    lives(200..208, || Touching { memory: vec![0; 1 << 17], taken_bytes: Mutex::new(0) });
+    lives(200..208, || Touching { memory: vec![0; 1 << 20], taken_bytes: Mutex::new(0) });
 }
 
 #[test]

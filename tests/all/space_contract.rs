@@ -197,8 +197,8 @@ fn a_limit_refuses_what_exceeds_it_and_nothing_else() {
     assert_eq!(error.largest_free_bytes(), Some(400));
     assert_eq!(
         error.to_string(),
-        "host: 401 bytes at alignment 8 refused: over the limit of 1000 bytes set by the wrapper of this \
-         space; 600 live, 400 free, 1 short"
+        "host: 401 bytes at alignment 8 refused: over the limit of 1000 bytes set by `Limited`; 600 live, 400 free, \
+         1 short"
     );
     let second = space.allocate(layout(400, 8)).unwrap();
     give_back(&space, first);

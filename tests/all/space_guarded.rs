@@ -48,7 +48,10 @@ fn writes_after_giving_back_are_found_while_the_block_is_kept_and_when_it_goes()
     write(first, 50);
     let fault = space.take_faults()[0];
     assert_eq!((fault.kind, fault.offset_bytes), (FaultKind::WrittenWhenGone, 50));
-    assert!(fault.to_string().ends_with("of kv was written after it was given back, at 50"), "{fault}");
+    assert!(
+        fault.to_string().ends_with("of kv was written after it was given back, at its byte 50"),
+        "{fault}"
+    );
     // Ten more push it out.
     for _ in 0..10 {
         let block = space.allocate(layout(100, 8)).unwrap();
