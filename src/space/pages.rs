@@ -4,6 +4,8 @@
 //! [`HostSpace`](super::HostSpace). Where there is no `mmap`, nothing can be reserved.
 
 use core::ptr::NonNull;
+#[cfg(all(target_os = "linux", not(miri)))]
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Whether address space is free to reserve: no limit on it is set.
 #[cfg(all(unix, not(miri)))]
@@ -101,10 +103,12 @@ pub(super) unsafe fn prefault(address: NonNull<u8>, size_bytes: usize) {
     }
 }
 
-/// What a thread populates at least, and a multiple of what each does, in bytes: a thread costs as much as a hundredth of
-/// that.
+/// What a thread populates at a time, in bytes.
 #[cfg(all(target_os = "linux", not(miri)))]
-const PART_BYTES: usize = 8 << 20;
+const STEP_BYTES: usize = 2 << 20;
+/// For how much there is one more thread, in bytes: starting one costs as much as a hundredth of that.
+#[cfg(all(target_os = "linux", not(miri)))]
+const SHARE_BYTES: usize = 8 << 20;
 /// How many threads populate one range at most: up to four each takes its share of the time away, eight are slower.
 #[cfg(all(target_os = "linux", not(miri)))]
 const THREADS_MAX: usize = 4;
@@ -113,25 +117,40 @@ const THREADS_MAX: usize = 4;
 /// the memory is not there.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn populate(start: usize, size_bytes: usize) -> bool {
-    let parts = size_bytes / PART_BYTES;
-    if parts < 2 {
+    let shares = size_bytes / SHARE_BYTES;
+    if shares < 2 {
         return populate_part(start, size_bytes);
     }
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(parts).min(THREADS_MAX);
-    let each_bytes = size_bytes.div_ceil(threads).next_multiple_of(PART_BYTES);
-    let part = |index: usize| {
-        let from = size_bytes.min(index * each_bytes);
-        populate_part(start + from, each_bytes.min(size_bytes - from))
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(shares).min(THREADS_MAX);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let from = next.fetch_add(STEP_BYTES, Ordering::Relaxed);
+            if from >= size_bytes {
+                return true;
+            }
+            if !populate_part(start + from, STEP_BYTES.min(size_bytes - from)) {
+                return false;
+            }
+        }
     };
     std::thread::scope(|scope| {
-        let helper = |index| std::thread::Builder::new().spawn_scoped(scope, move || part(index));
-        let helpers: Vec<_> = (1..threads).map(helper).collect();
-        let mut is_done = part(0);
-        for (index, helper) in (1..).zip(helpers) {
-            // Where no thread is to be had, this one does it.
-            is_done &= helper.map_or_else(|_| part(index), |helper| helper.join().unwrap_or(false));
-        }
-        is_done
+        let (starting, started) = std::sync::mpsc::channel::<()>();
+        let helper = |_| {
+            let starting = starting.clone();
+            let help = move || {
+                drop(starting);
+                work()
+            };
+            // Where no thread is to be had, the others do its work.
+            std::thread::Builder::new().spawn_scoped(scope, help).ok()
+        };
+        let helpers: Vec<_> = (1..threads).filter_map(helper).collect();
+        drop(starting);
+        // A thread that starts maps memory, for which it would wait until nobody populates: it ends when all have started.
+        let _ = started.recv();
+        let is_done = work();
+        helpers.into_iter().fold(is_done, |all, helper| helper.join().unwrap_or(false) && all)
     })
 }
 
