@@ -14,7 +14,7 @@
 //! a value whose address is known elsewhere lies in memory.
 
 use super::Arena;
-use super::bump::{Fit, NOWHERE, place, place_whole};
+use super::bump::{Fit, NOWHERE, place, place_slice, place_whole};
 use crate::space::MemorySpace;
 use core::alloc::Layout;
 use core::cell::Cell;
@@ -118,6 +118,12 @@ impl<'a, S: MemorySpace, const IS_OWN: bool> Head<'a, S, IS_OWN> {
     #[inline(always)]
     pub(super) fn bump(self, layout: Layout) -> Option<usize> {
         self.take(place(self.cursor.position.get(), layout), self.cursor.end.get())
+    }
+
+    /// The same for a slice.
+    #[inline(always)]
+    pub(super) fn bump_slice(self, layout: Layout) -> Option<usize> {
+        self.take(place_slice(self.cursor.position.get(), layout), self.cursor.end.get())
     }
 
     /// The same for a size that its alignment divides. The hot path.

@@ -13,11 +13,11 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
 impl<'a, S: HostAccessible, const IS_OWN: bool> Head<'a, S, IS_OWN> {
-    /// A block for a layout of values, whose size its alignment divides.
-    #[inline(always)]
+    /// What was found, or else a block for `layout`.
     #[track_caller]
-    fn room(self, layout: Layout) -> NonNull<u8> {
-        match self.bump_whole(layout) {
+    #[inline(always)]
+    fn room(self, found: Option<usize>, layout: Layout) -> NonNull<u8> {
+        match found {
             Some(start) => self.address(start),
             None => self.by_own(|arena| arena.grow_or_panic(layout)),
         }
@@ -26,8 +26,13 @@ impl<'a, S: HostAccessible, const IS_OWN: bool> Head<'a, S, IS_OWN> {
     /// The same for `fill` to write to, or why not. The error goes its own way: put together first and taken apart again,
     /// both ways would cost more.
     #[inline(always)]
-    fn try_room<R>(self, layout: Layout, fill: impl FnOnce(NonNull<u8>) -> R) -> Result<R, AllocError> {
-        let address = match self.bump_whole(layout) {
+    fn try_room<R>(
+        self,
+        found: Option<usize>,
+        layout: Layout,
+        fill: impl FnOnce(NonNull<u8>) -> R,
+    ) -> Result<R, AllocError> {
+        let address = match found {
             Some(start) => self.address(start),
             None => self.by_own(|arena| arena.grow_and_bump(layout))?,
         };
@@ -38,8 +43,9 @@ impl<'a, S: HostAccessible, const IS_OWN: bool> Head<'a, S, IS_OWN> {
     #[inline(always)]
     #[track_caller]
     fn slot<T>(self) -> &'a mut MaybeUninit<T> {
+        let layout = Layout::new::<T>();
         // SAFETY: a block for this layout, which nobody has.
-        unsafe { slot(self.room(Layout::new::<T>())) }
+        unsafe { slot(self.room(self.bump_whole(layout), layout)) }
     }
 
     /// Moves `value` in.
@@ -76,8 +82,9 @@ impl<'a, S: HostAccessible, const IS_OWN: bool> Head<'a, S, IS_OWN> {
     /// Makes a value in place, or says why not.
     #[inline(always)]
     fn try_put_with<T>(self, make: impl FnOnce() -> T) -> Result<&'a mut T, AllocError> {
+        let layout = Layout::new::<T>();
         // SAFETY: a block for this layout, which nobody has.
-        self.try_room(Layout::new::<T>(), |address| unsafe { slot(address) }.write(make()))
+        self.try_room(self.bump_whole(layout), layout, |address| unsafe { slot(address) }.write(make()))
     }
 
     /// Room for `len` times `T`.
@@ -86,7 +93,7 @@ impl<'a, S: HostAccessible, const IS_OWN: bool> Head<'a, S, IS_OWN> {
     fn slots<T>(self, len: usize) -> &'a mut [MaybeUninit<T>] {
         let Ok(layout) = Layout::array::<T>(len) else { self.arena.panic_too_large::<T>(len) };
         // SAFETY: a block for this layout, which nobody has.
-        unsafe { slots(self.room(layout), len) }
+        unsafe { slots(self.room(self.bump_slice(layout), layout), len) }
     }
 
     /// Room for `len` times `T` for `fill` to fill, or why not.
@@ -98,21 +105,23 @@ impl<'a, S: HostAccessible, const IS_OWN: bool> Head<'a, S, IS_OWN> {
     ) -> Result<R, AllocError> {
         let layout = Layout::array::<T>(len).map_err(|_| self.arena.too_large::<T>(len))?;
         // SAFETY: a block for this layout, which nobody has.
-        self.try_room(layout, |address| fill(unsafe { slots(address, len) }))
+        self.try_room(self.bump_slice(layout), layout, |address| fill(unsafe { slots(address, len) }))
     }
 
     /// A copy of a slice, whose size is known to be one.
     #[inline(always)]
     #[track_caller]
     fn copy<T: Copy>(self, items: &[T]) -> &'a mut [T] {
+        let layout = Layout::for_value(items);
+        let address = self.room(self.bump_slice(layout), layout);
         // SAFETY: a block for this layout, which nobody has.
-        unsafe { slots(self.room(Layout::for_value(items)), items.len()) }.write_copy_of_slice(items)
+        unsafe { slots(address, items.len()) }.write_copy_of_slice(items)
     }
 
     /// A copy of a slice, or why not. The slow path is a tail call.
     #[inline(always)]
     fn try_copy<T: Copy>(self, items: &[T]) -> Result<&'a mut [T], AllocError> {
-        match self.bump_whole(Layout::for_value(items)) {
+        match self.bump_slice(Layout::for_value(items)) {
             // SAFETY: a block for this layout, which nobody has.
             Some(start) => Ok(unsafe { slots(self.address(start), items.len()) }.write_copy_of_slice(items)),
             None => self.by_own(|arena| arena.grow_and_try_copy(items)),
@@ -386,10 +395,7 @@ macro_rules! typed_calls {
             #[track_caller]
             pub fn alloc_layout(&self, layout: Layout) -> NonNull<u8> {
                 let $this = self;
-                match $head.bump(layout) {
-                    Some(start) => $head.address(start),
-                    None => $head.by_own(|arena| arena.grow_or_panic(layout)),
-                }
+                $head.room($head.bump(layout), layout)
             }
         }
     };
