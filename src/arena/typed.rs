@@ -61,7 +61,6 @@ impl<'a, S: HostAccessible, const IS_OWN: bool> Head<'a, S, IS_OWN> {
         match self.bump_whole(Layout::new::<T>()) {
             // SAFETY: a block for this layout, which nobody has.
             Some(start) => unsafe { slot(self.address(start)) }.write(value),
-            None if IS_OWN => self.arena.start_or_grow_and_put(value),
             None => self.by_own(|arena| arena.grow_and_put(value)),
         }
     }
@@ -177,18 +176,9 @@ impl<S: HostAccessible> Arena<S> {
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn start_or_grow_and_put<T>(&self, value: T) -> &mut T {
+    fn grow_and_put<T>(&self, value: T) -> &mut T {
         let layout = Layout::new::<T>();
         let address = self.start(layout).unwrap_or_else(|| self.grow_or_panic(layout));
-        // SAFETY: a block for this layout, which nobody has.
-        unsafe { slot(address) }.write(value)
-    }
-
-    #[cold]
-    #[inline(never)]
-    #[track_caller]
-    fn grow_and_put<T>(&self, value: T) -> &mut T {
-        let address = self.grow_or_panic(Layout::new::<T>());
         // SAFETY: a block for this layout, which nobody has.
         unsafe { slot(address) }.write(value)
     }

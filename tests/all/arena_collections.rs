@@ -2,15 +2,13 @@
 #![cfg(feature = "allocator-api2")]
 
 use crate::support::numbers::Numbers;
+use crate::support::touching::Touching;
 use allocator_api2::alloc::Allocator;
 use allocator_api2::{boxed::Box, vec::Vec};
-use arenite::{
-    AllocError, AllocErrorKind, Arena, Block, HeapSpace, HostAccessible, HostSpace, MemorySpace, SpaceId,
-};
+use arenite::{Arena, HeapSpace, HostAccessible, HostSpace};
 use core::alloc::Layout;
 use core::ptr::NonNull;
 use hashbrown::HashMap;
-use std::sync::Mutex;
 
 #[test]
 fn a_hash_map_grows_in_an_arena() {
@@ -81,63 +79,6 @@ fn a_refused_request_is_an_error_not_an_abort() {
     assert!(numbers.try_reserve(8).is_ok());
     assert!(numbers.try_reserve(1000).is_err());
 }
-
-/// Zeroed memory of the host in blocks that touch: each the neighbour of the one before, above or below it.
-#[derive(Debug)]
-struct Touching {
-    memory: std::vec::Vec<u64>,
-    /// What is taken, from the start or from the end on.
-    taken_bytes: Mutex<usize>,
-    upwards: bool,
-}
-
-impl Touching {
-    fn new(upwards: bool) -> Self {
-        Self { memory: vec![0; 1 << 18], taken_bytes: Mutex::new(0), upwards }
-    }
-}
-
-// SAFETY: blocks never overlap, since `taken_bytes` only moves on; they lie in memory that stays as long as the space,
-// and that nobody else uses; it was zero and is given once.
-unsafe impl MemorySpace for Touching {
-    fn id(&self) -> SpaceId {
-        SpaceId::HOST
-    }
-    fn host_accessible(&self) -> bool {
-        true
-    }
-    fn allocate(&self, layout: Layout) -> Result<Block, AllocError> {
-        let mut taken_bytes = self.taken_bytes.lock().unwrap();
-        let base = NonNull::new(self.memory.as_ptr().cast_mut().cast::<u8>()).unwrap();
-        let (first, size_bytes) = (base.addr().get(), self.memory.len() * 8);
-        let start = if self.upwards {
-            (first + *taken_bytes).next_multiple_of(layout.align())
-        } else {
-            (first + size_bytes - *taken_bytes).saturating_sub(layout.size()) & !(layout.align() - 1)
-        };
-        let taken = if self.upwards {
-            start + layout.size() - first
-        } else {
-            (first + size_bytes).saturating_sub(start)
-        };
-        if taken > size_bytes {
-            return Err(AllocError::new(self.id(), layout, AllocErrorKind::NotNow));
-        }
-        *taken_bytes = taken;
-        // SAFETY: within the memory, as was checked just now.
-        Ok(Block::new(unsafe { base.add(start - first) }, layout))
-    }
-    unsafe fn deallocate(&self, _block: Block) {}
-    fn base_align(&self) -> usize {
-        1
-    }
-    fn gives_zeroed(&self) -> bool {
-        true
-    }
-}
-
-// SAFETY: as said above.
-unsafe impl HostAccessible for Touching {}
 
 /// What should be live: a block, its layout, the byte it was filled with, and whether it is a collection's.
 type Live = (NonNull<u8>, Layout, u8, bool);
@@ -331,23 +272,4 @@ fn what_was_live_at_most_is_exact_whoever_took_it() {
     let zeroed = arena.try_alloc_slice_zeroed::<u8>(4000).unwrap();
     assert!(zeroed.iter().all(|&byte| byte == 0));
     assert_eq!(peak(&arena), (4000, 4000));
-}
-
-#[test]
-fn what_a_forgotten_guard_allocated_is_known_to_be_written() {
-    let mut arena = Arena::new(HostSpace::new());
-    arena.alloc(0_u64);
-    let mut guard = arena.scope_guard();
-    guard.scope().alloc_slice_fill(1000, 7_u8);
-    let _forgotten = core::mem::ManuallyDrop::new(guard);
-    let kept = arena.live_bytes();
-    assert!(kept >= 1000, "nobody took it back");
-    arena.scoped(|mut outer| {
-        let mut guard = outer.scope_guard();
-        guard.scope().alloc_slice_fill(1000, 7_u8);
-        let _forgotten = core::mem::ManuallyDrop::new(guard);
-    });
-    assert_eq!(arena.live_bytes(), kept);
-    assert_eq!(arena.stats().peak_bytes, kept + 1000);
-    assert!(arena.try_alloc_slice_zeroed::<u8>(4000).unwrap().iter().all(|&byte| byte == 0));
 }

@@ -7,6 +7,7 @@
 #![cfg(feature = "allocator-api2")]
 
 use crate::support::numbers::Numbers;
+use crate::support::touching::Touching;
 use allocator_api2::alloc::Allocator;
 use allocator_api2::vec::Vec as Lent;
 use arenite::space::{Poison, Reserve};
@@ -17,7 +18,6 @@ use arenite::{
 use core::alloc::Layout;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
-use core::ptr::NonNull;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -140,47 +140,6 @@ unsafe impl<S: MemorySpace> Reserve for Watched<S> {
         unsafe { self.inner.as_reserve().unwrap().release(region, committed_bytes) };
     }
 }
-
-/// Zeroed memory of the host in blocks that touch, upwards.
-#[derive(Debug)]
-struct Touching {
-    memory: Vec<u64>,
-    taken_bytes: Mutex<usize>,
-}
-
-// SAFETY: blocks never overlap, since `taken_bytes` only moves on; they lie in memory that stays as long as the space,
-// and that nobody else uses; it was zero and is given once.
-unsafe impl MemorySpace for Touching {
-    fn id(&self) -> SpaceId {
-        SpaceId::HOST
-    }
-    fn host_accessible(&self) -> bool {
-        true
-    }
-    fn allocate(&self, layout: Layout) -> Result<Block, AllocError> {
-        let mut taken_bytes = self.taken_bytes.lock().unwrap();
-        let base = NonNull::new(self.memory.as_ptr().cast_mut().cast::<u8>()).unwrap();
-        let first = base.addr().get();
-        let start = (first + *taken_bytes).next_multiple_of(layout.align());
-        let taken = start - first + layout.size();
-        if taken > self.memory.len() * 8 {
-            return Err(AllocError::new(self.id(), layout, AllocErrorKind::NotNow));
-        }
-        *taken_bytes = taken;
-        // SAFETY: within the memory, as was checked just now.
-        Ok(Block::new(unsafe { base.add(start - first) }, layout))
-    }
-    unsafe fn deallocate(&self, _block: Block) {}
-    fn base_align(&self) -> usize {
-        1
-    }
-    fn gives_zeroed(&self) -> bool {
-        true
-    }
-}
-
-// SAFETY: as said above.
-unsafe impl HostAccessible for Touching {}
 
 /// Where the arena should stand.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -712,7 +671,7 @@ fn programs_over_the_heap_keep_to_the_model() {
 
 #[test]
 fn programs_over_memory_that_touches_keep_to_the_model() {
-    lives(200..208, || Touching { memory: vec![0; 1 << 20], taken_bytes: Mutex::new(0) });
+    lives(200..208, || Touching::new(true));
 }
 
 #[test]
@@ -812,6 +771,15 @@ fn a_forgotten_guard_takes_nothing_back_and_zeroed_memory_is_zero() {
     assert!(arena.try_alloc_slice_zeroed::<u8>(1000).unwrap().iter().all(|&byte| byte == 0));
     arena.reset();
     assert!(arena.try_alloc_slice_zeroed::<u8>(1001).unwrap().iter().all(|&byte| byte == 0));
+    // One within a scope leaves that to the scope.
+    let (kept, peak_bytes) = (arena.live_bytes(), arena.stats().peak_bytes);
+    arena.scoped(|mut outer| {
+        let mut guard = outer.scope_guard();
+        guard.scope().alloc_slice_fill(peak_bytes, 7u8);
+        let _forgotten = ManuallyDrop::new(guard);
+    });
+    assert_eq!((arena.live_bytes(), arena.stats().peak_bytes), (kept, kept + peak_bytes));
+    assert!(arena.try_alloc_slice_zeroed::<u8>(9000).unwrap().iter().all(|&byte| byte == 0));
 }
 
 #[test]
